@@ -1,4 +1,4 @@
-/** Claims accounts and gives them back until it is killed: `node claiming-process.ts <home>`. Says when it begins. */
+/** Claims accounts and returns them until it is killed: `node claiming-process.ts <home>`. Says when it begins. */
 
 import { join } from "node:path";
 import { SandboxAccounts } from "../../../src/host/accounts/index.ts";

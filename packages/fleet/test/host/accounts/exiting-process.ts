@@ -1,6 +1,6 @@
 /**
- * A process that exits, or closes its namespaces, while its thread mounts: `node exiting-process.ts exit|close <delayMs>`.
- * It exits with 0, unless the thread takes the process with it.
+ * A process that exits, or closes its namespaces, while its thread mounts:
+ * `node exiting-process.ts exit|close <delayMs>`. It exits with 0, unless the thread takes the process with it.
  */
 
 import { closeSync } from "node:fs";
@@ -10,7 +10,7 @@ const [how, delayMs] = process.argv.slice(2);
 const namespaces = new MountNamespaces();
 const steps = [{ do: "cover", path: "/mnt" }] as const;
 
-/** One request after the other is waiting, so that the thread is at work at every moment. */
+/** A next request always waits, so that the thread is at work at every moment. */
 async function keepBusy(): Promise<void> {
   for (;;) closeSync(await namespaces.make({ mapped: [], steps }));
 }

@@ -1,4 +1,4 @@
-/** What a killed process has left is taken away at the next start, whatever state it is in. */
+/** The next start removes the leftovers of a killed process, whatever state they are in. */
 
 import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Whether owners of files can be mapped, as it is found out. */
+/** The test whether owners of files can be mapped. */
 
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Which home has which ids. */
+/** The id range of each home. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,6 +1,6 @@
 /**
- * A namespace that a sandbox lives in does not hold what the host has unmounted since, and the thread that makes namespaces does
- * not take its process with it.
+ * A sandbox's namespace does not keep a mount that the host has unmounted since, and the thread that makes namespaces
+ * does not take its process with it.
  */
 
 import { execFileSync, spawnSync } from "node:child_process";

@@ -1,4 +1,4 @@
-/** Who has which account. */
+/** The account of each sandbox. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -61,7 +61,7 @@ describe("an account", () => {
     expect(() => accounts.claim(object("c"))).toThrow("all 2 accounts for sandboxes are in use");
     accounts.release("a", a);
     expect(accounts.claim(object("c"))).toEqual(a);
-    // Late, and twice: it is c's now.
+    // Late, and twice: by now the account belongs to c.
     accounts.release("a", a);
     expect(() => accounts.claim(object("d"))).toThrow("in use");
   });

@@ -1,4 +1,4 @@
-/** Certificates are judged by somebody else's eyes: OpenSSL's. */
+/** OpenSSL checks the certificates independently. */
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { X509Certificate } from "node:crypto";

@@ -12,7 +12,7 @@ import { proxyDirectory, runInside } from "./stage/inside.ts";
 import { NetworkStage, type StagedProxy, stageProblem } from "./stage/stage.ts";
 
 const problem = stageProblem("bwrap", "curl", "git", "openssl", "python3", "npm");
-/** Made when the test runs: one that stands in a file would be found there, wherever the checkout lies. */
+/** Made when the test runs: a key in a file would be found there, wherever the checkout lies. */
 const SECRET = `s3cr3t-${randomBytes(9).toString("base64url")}`;
 let files: string;
 /** Whether Node's own clients read proxy variables when `NODE_USE_ENV_PROXY` says so. */
@@ -149,14 +149,14 @@ describe.each(["namespace", "socket"] as const)("by the way %s", (way) => {
       console.log(JSON.stringify([viaFetch.url, viaHttps.url]));`;
       const { stdout, stderr } = await inside(`'${process.execPath}' --input-type=module -e '${script}'`);
       if (READS_VARIABLES) expect([stdout, stderr]).toEqual(['["/fetch","/secure"]\n', ""]);
-      // An older Node does not know the variables: then it finds no way at all, and not one around the proxy.
+      // An older Node ignores the variables: then it has no connection at all, instead of one around the proxy.
       else expect([stdout, stderr]).toEqual(["", expect.stringContaining("fetch failed")]);
     });
 
     it("TLS without a secret is the host's own, untouched", async () => {
       const ca = join(files, "outside.pem");
       writeFileSync(ca, stage.outsideAuthority.certificatePem);
-      // The sandbox's /tmp is its own, so the certificate travels in the script.
+      // The sandbox has its own /tmp, so the certificate travels in the script.
       const script = `cat > ca.pem <<'END'\n${readFileSync(ca, "utf8")}END\n`;
       const { stdout, stderr } = await inside(
         `${script}curl -sS --cacert ca.pem https://files.example.com/own && curl -sS https://files.example.com/own`,
@@ -184,7 +184,7 @@ describe.each(["namespace", "socket"] as const)("by the way %s", (way) => {
       const { stdout } = await inside(
         "curl -sS -H 'Authorization: Bearer mine' -H 'authorization: too' https://api.example.com/echo-header?name=authorization",
       );
-      // The host has got the value and echoes it; what comes back is blacked out, byte by byte.
+      // The host got the value and echoes it; the response is redacted, byte by byte.
       expect(stdout).toBe(`[Bearer ${"*".repeat(SECRET.length)}]`);
       const hashed = await inside("curl -sS 'https://api.example.com/echo-header?name=authorization&hashed'");
       expect(hashed.stdout).toBe(`[${createHash("sha256").update(`Bearer ${SECRET}`).digest("hex")}]`);

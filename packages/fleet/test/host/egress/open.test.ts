@@ -146,7 +146,7 @@ print("tried")`;
   });
 
   it("works for an ordinary user who may open /dev/net/tun, and says so to one who may not", async () => {
-    // Where it is run: in the checkout.
+    // Run in the checkout.
     const script = `const { networkProblem } = await import("./packages/fleet/src/host/egress/network-problem.ts"); const { systemWorld } = await import("./packages/fleet/src/world/system-world.ts"); console.log(await networkProblem("open", systemWorld()));`;
     const flags = ["--conditions=sandlot-source", "--input-type=module", "-e", script];
     const tun = (mode: string) =>

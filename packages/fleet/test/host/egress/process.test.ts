@@ -228,7 +228,7 @@ describe("the forwarder", () => {
     });
     onTestFinished(() => void forwarder.kill("SIGKILL"));
     await once(forwarder.stdout!, "data");
-    // A connection each: one that is kept may be closed just when it is used again.
+    // A connection each: a kept one may close just when it is reused.
     const status = async () => {
       const [response] = (await once(get({ port, host: "127.0.0.1", agent: false }), "response")) as [IncomingMessage];
       return [response.statusCode, await text(response)];

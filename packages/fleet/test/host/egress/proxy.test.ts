@@ -1,4 +1,4 @@
-/** The proxy against real servers, in namespaces of its own. */
+/** The proxy against real servers, in its own namespaces. */
 
 import { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -197,7 +197,7 @@ describe("refusals", () => {
         ["evil.example", 8_080, "not-allowed"],
         ["evil.example", 443, "not-allowed"],
       ]);
-    // Nobody outside learns which names were tried.
+    // The tried names stay unknown outside.
     expect(await stage.lookups()).not.toContain("evil.example");
     await proxy.close();
   });
@@ -242,7 +242,7 @@ describe("refusals", () => {
     const answers = { "web.example.com": [[OUTSIDE.public], [OUTSIDE.private], [OUTSIDE.private, OUTSIDE.publicToo]] };
     const proxy = await proxyWith({ answers });
     const before = (await stage.lookups()).length;
-    // A body makes each request open a connection of its own.
+    // A body makes each request open its own connection.
     const post = () => ask(proxy.socketPath, { url: "http://web.example.com/", method: "POST", body: "x" });
     expect(JSON.parse((await post()).body).localAddress).toContain(OUTSIDE.public);
     expect((await stage.lookups()).length - before).toBe(1);
@@ -354,7 +354,7 @@ describe("bad clients", () => {
     const { socket } = await openTunnel(proxy.socketPath, `web.example.com:${PORTS.http}`);
     socket.write("GET /download?bytes=200000000 HTTP/1.1\r\nHost: web.example.com\r\n\r\n");
     await sleep(1_000);
-    // The kernel's buffers and Node's, and not what the host would like to send.
+    // The buffers of the kernel and of Node, and not all that the host would like to send.
     expect((await proxy.stats()).bytesDown).toBeLessThan(20_000_000);
     socket.destroy();
     await proxy.close();

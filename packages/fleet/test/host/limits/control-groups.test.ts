@@ -1,5 +1,5 @@
 /**
- * Control groups on the real kernel: memory, processes and processors are held, the daemon survives, what happened is
+ * Control groups on the real kernel: limits of memory, processes and processors hold, the daemon survives, hits are
  * counted, and nothing is left. Runs where the fleet may make groups, on either version; `npm run vm` has version 2.
  */
 

@@ -1,6 +1,6 @@
 /**
  * Stands in for the daemon inside a limited group: starts `count` processes that each take `megabytes`, gives them the
- * score that the daemon gives to commands (unless told not to), and says how each ended: `completed` had what it wanted.
+ * score that the daemon gives to commands (unless disabled), and says how each ended: `completed` got all its memory.
  * Needs perl.
  *
  *   node daemon-standin.mjs <count> <megabytes> <score>
@@ -11,7 +11,7 @@ import { writeFileSync } from "node:fs";
 const [count, megabytes, score] = process.argv.slice(2).map(Number);
 const eater = `$| = 1; my $x = "a" x (${megabytes} << 20); print "full\\n"; sleep 300;`;
 const eaters = Array.from({ length: count }, () => start());
-// However slow the machine is: nobody gives memory back before everybody has what it wants, or is dead.
+// However slow the machine is: no process frees memory before each one has its share, or is dead.
 await Promise.all(eaters.map(({ settled }) => settled));
 for (const { child } of eaters) child.kill("SIGTERM");
 const ends = await Promise.all(eaters.map(({ ended }) => ended));

@@ -1,6 +1,6 @@
 /**
- * Disk budgets where the file system has none: the API is refused, writers are stopped, and by how much a writer gets
- * past the budget is measured with real writers on a real disk.
+ * Disk budgets where the file system has none: the API refuses, writers are stopped, and the test measures with real
+ * writers on a real disk how far a writer gets past the budget.
  */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
@@ -14,7 +14,9 @@ import { type DiskBudget, DiskWatcher } from "../../../src/host/limits/index.ts"
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const MEGABYTE = 1024 * 1024;
-/** What a writer may get past its budget here. The disk of a test machine takes a few gigabytes per second at most. */
+/**
+ * How far a writer may get past its budget here. The disk of a test machine takes a few gigabytes per second at most.
+ */
 const OVERSHOOT_MAX_BYTES = 1024 * MEGABYTE;
 
 describe("disk budgets", { timeout: 60_000 }, () => {
@@ -98,7 +100,7 @@ describe("disk budgets", { timeout: 60_000 }, () => {
     await rm(ballast);
     const from = performance.now();
     expect(await ended(writer)).toBe("SIGKILL");
-    // Without need it would be measured after half a minute.
+    // Without need the next measurement would come after half a minute.
     expect(performance.now() - from).toBeLessThan(15_000);
   });
 
@@ -173,7 +175,7 @@ describe("disk budgets", { timeout: 60_000 }, () => {
   it("allows again once files were removed, and stops again only for what grows", async () => {
     await writeFile(join(place, "big"), Buffer.alloc(4 * MEGABYTE, 1));
     const { budget, stops } = watch({ maxBytes: 2 * MEGABYTE });
-    // Measured by hand from here on: in the middle of a write it would be one more time.
+    // The test triggers each measurement from here on: one in the middle of a write would be one too many.
     watcher.close();
     await budget.measure();
     expect(budget.exceeded).toBe(true);
@@ -231,7 +233,7 @@ describe("measuring a tree", () => {
   beforeEach(async () => {
     place = await mkdtemp(join(tmpdir(), "sandlot-measure-"));
   });
-  // Node's own `rm` cannot remove what lies deeper than a path can be long.
+  // Node's own `rm` cannot remove entries deeper than the longest path.
   afterEach(() => void execFileSync("rm", ["-rf", place]));
 
   it("counts blocks and not sizes, links once, and follows nothing", async () => {

@@ -1,6 +1,4 @@
-/**
- * A sandbox that runs into its limits is told of, whoever of it did: a command, a terminal, what goes on in the background.
- */
+/** A sandbox that hits its limits is reported, whichever part did: a command, a terminal, background work. */
 
 import { afterAll, describe, expect, it } from "vitest";
 import type { EngineEvent } from "../../../src/backend/backend.ts";
@@ -11,7 +9,7 @@ import { PATIENCE } from "./stage.ts";
 
 const MIB = 1024 * 1024;
 const HUNGRY = `perl -e 'my $x = "a" x (300 << 20)'`;
-/** However slow the machine is, nobody ends before one was refused. */
+/** However slow the machine is, no process ends before one was refused. */
 const FORKING = `perl -e 'for (1 .. 80) { my $p = fork; last unless defined $p; if (!$p) { sleep 60; exit } push @k, $p } kill 9, @k'`;
 
 type LimitHit = Extract<EngineEvent, { type: "limit-hit" }>;
@@ -37,7 +35,7 @@ describe("a sandbox that runs into a limit", { timeout: 120_000 * PATIENCE }, ()
       };
 
       const result = await sandbox.exec(HUNGRY);
-      // Whoever has the result has been told already, in the same words.
+      // The report comes before the result, in the same words.
       expect(hits.map(({ because }) => because)).toEqual([
         expect.stringMatching(/^out of memory: the sandbox may use 167772160/),
       ]);
@@ -91,7 +89,7 @@ describe("a watch over counters", () => {
     watch.look("group");
     watch.look("group");
     expect(told.splice(0)).toEqual(["memory", "pids"]);
-    // Within the second: it waits, and is not forgotten.
+    // Within the second: the report waits, and is not forgotten.
     counts.hits = { oomKills: 4, pidsRefusals: 1_800 };
     watch.look("group");
     expect(told).toEqual([]);

@@ -1,4 +1,4 @@
-/** Standing still while files are counted, against processes that are woken meanwhile. */
+/** Freezing while files are counted, against processes that are woken meanwhile. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
@@ -29,7 +29,7 @@ function loop(script: string): number {
   return start("/bin/sh", "-c", `while :; do ${script}; done`).pid ?? 0;
 }
 
-/** A tree of processes that write and, all of them, wake everything that they see, which is only each other. */
+/** A tree of processes that write and, all of them, wake every process that they see, which is only each other. */
 function wakers(): { readonly pids: () => readonly number[]; readonly written: () => number } {
   const directory = mkdtempSync(join(tmpdir(), "sl-hold-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
@@ -58,7 +58,7 @@ async function writing(written: () => number): Promise<void> {
   await expect.poll(written, { timeout: 20_000 }).toBeGreaterThan(before);
 }
 
-/** The groups, of whatever tree, that these are frozen in. */
+/** The groups, in any tree, that freeze these. */
 function heldGroups(pids: readonly number[]): readonly string[] {
   const groups = pids.map((pid) => readFileSync(`/proc/${pid}/cgroup`, "latin1")).join("");
   const found = [...groups.matchAll(/^\d+:([^:\n]*):(.*\/sandlot-held-[0-9a-f]+)$/gm)];
@@ -84,7 +84,7 @@ it.runIf(isRoot).for(VERSIONS)(
     const held = trees.unified === null ? await freeze(pids, world, trees) : await holdStill(pids, world);
     const groups = heldGroups(pids());
     const before = written();
-    // Such as a command that came meanwhile.
+    // Such as a command that arrived meanwhile.
     const waker = start("/bin/sh", "-c", `while kill -CONT ${pids().join(" ")}; do :; done`);
     await wait(300);
     expect(written()).toBe(before);

@@ -1,6 +1,6 @@
 /**
- * A sandbox under limits: what its API refuses, what its results say, and who is stopped. Groups and processes are real,
- * the sandbox is a stand-in that runs its commands in the group as the daemon would.
+ * A sandbox under limits: the refusals of its API, its results, and the stopped processes. Groups and processes are
+ * real; the sandbox is a stand-in that runs its commands in the group as the daemon would.
  */
 
 import { spawn } from "node:child_process";
@@ -43,7 +43,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     written = [];
     problems = [];
     keeper = stage.start(group, ["/bin/sleep", "300"]).pid ?? 0;
-    // It is in every tree of the group when it has become what it was started for.
+    // It is in every tree of the group once it has executed its program.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
     await expect.poll(program).toBe("sleep\n");
     expect(group.processes()).toEqual([keeper]);
@@ -201,7 +201,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     const result = await sandbox.exec("head -c 2000M /dev/zero > big");
     expect(result).toMatchObject({ status: "killed", signal: "SIGKILL" });
     expect(result.stderr).toContain(`sandlot: disk_limit_exceeded: the workspace may hold ${32 * MEGABYTE} bytes`);
-    // It is in every tree of the group when it has become what it was started for.
+    // It is in every tree of the group once it has executed its program.
     const program = () => readFileSync(`/proc/${keeper}/comm`, "utf8");
     await expect.poll(program).toBe("sleep\n");
     await expect.poll(() => group.processes()).toEqual([keeper]);
@@ -254,7 +254,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     ])
       await expect(refused).rejects.toMatchObject({ code: "disk_limit_exceeded", details: { path: `${WORK}/a` } });
     expect(written).toEqual([]);
-    // What was let in and did not come is forgotten when something else needs the room.
+    // An admitted write that never came is forgotten when another one needs the room.
     await files.write("/tmp/a", big);
     await files.write(`${WORK}/b`, "small");
     await files.mkdir(`${WORK}/c`);

@@ -1,5 +1,5 @@
 /**
- * A disk budget against a sandbox that moves its directories while they are measured, and what idle sandboxes cost.
+ * A disk budget against a sandbox that moves its directories while they are measured, and the cost of idle sandboxes.
  */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
@@ -16,12 +16,12 @@ import { blueprint, isRoot, onStage, removeDaemon, world } from "../../backends/
 const MIB = 1024 * 1024;
 const LIMITS = { diskBytes: 64 * MIB, filesMax: 2_000 };
 const WANTED_MIB = 900;
-/** What may be written until it is noticed, on a disk that takes a few hundred megabytes per second. */
+/** How much may be written unnoticed, on a disk that takes a few hundred megabytes per second. */
 const OVERSHOOT_MIB = 400;
 
 afterAll(removeDaemon);
 
-/** Every one of many nested directories has another name all the time; a process writes in the innermost. */
+/** Many nested directories change their names all the time; a process writes in the innermost. */
 const RENAMING = String.raw`
   chdir '/mnt/user-data/workspace'; my @levels;
   for (1 .. 12) { opendir(my $level, '.') or die; push @levels, $level; mkdir 'a'; chdir 'a' }
@@ -37,7 +37,7 @@ const RENAMING = String.raw`
   print "written\n";
 `;
 
-/** Everything is moved out of a directory that the walk has yet to come to, into one that it has seen. */
+/** Everything moves out of a directory that the walk has yet to visit, into one that it has visited. */
 const SHUTTLING = String.raw`
   chdir '/mnt/user-data/workspace'; mkdir $_ for map { "d$_" } 0 .. 40; mkdir 'd0/load';
   my $writer = fork;
@@ -68,7 +68,7 @@ describe("a disk budget", { timeout: 120_000 }, () => {
       expect(stdout).not.toContain("written");
       expect(stderr).toContain("disk_limit_exceeded");
       expect(takenMib).toBeLessThan(LIMITS.diskBytes / MIB + OVERSHOOT_MIB);
-      // What went on meanwhile goes on: nothing stands still for ever.
+      // Work from meanwhile goes on: nothing stays frozen for ever.
       await sandbox.exec("rm -rf /mnt/user-data/workspace/*");
       await stage.eventually("there is room again", async () => {
         const { exitCode } = await sandbox.exec("echo there is room again > note && sleep 0.2");
@@ -80,7 +80,7 @@ describe("a disk budget", { timeout: 120_000 }, () => {
   it("is not deceived by a single look while everything moves", async () => {
     const place = mkdtempSync(join(tmpdir(), "sl-moving-"));
     onTestFinished(() => rmSync(place, { recursive: true, force: true }));
-    // Looks are taken by hand.
+    // The test triggers each measurement.
     const still: World = {
       ...world,
       timer: (ms, run, options) =>
@@ -108,7 +108,7 @@ describe("a disk budget", { timeout: 120_000 }, () => {
       for (const { watcher } of watchers) await watcher.look();
       expect(watchers.map(({ budget }) => budget.exceeded)).toEqual(watchers.map(() => true));
       await new Promise((resolve) => world.timer(200, () => resolve(undefined)));
-      // Let go again.
+      // Thawed again.
       expect(group().filter((pid) => stateOf(pid) === "T")).toEqual([]);
     } finally {
       process.kill(-(child.pid ?? 0), "SIGKILL");

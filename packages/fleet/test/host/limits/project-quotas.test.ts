@@ -1,6 +1,6 @@
 /**
- * What of project quotas takes no kernel that has them: choosing numbers, reading what programs and the mount table say,
- * what is written down, and that nothing changes where there are none. The rest is shown by `npm run vm`.
+ * The part of project quotas that needs no kernel support: choosing numbers, reading program output and the mount
+ * table, the records, and no change where quotas are missing. `npm run vm` shows the rest.
  */
 
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

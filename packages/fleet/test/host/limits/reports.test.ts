@@ -1,6 +1,4 @@
-/**
- * What a sandbox of the local backend says when it runs into its limits: commands however they are run, uploads, usage.
- */
+/** The reports of a local sandbox that hits its limits: commands however they are run, uploads, usage. */
 
 import { afterAll, describe, expect, it } from "vitest";
 import { blueprint, isRoot, onStage, removeDaemon } from "../../backends/local/local-harness.ts";
@@ -38,11 +36,11 @@ describe("a sandbox with limits", { timeout: 120_000 }, () => {
 
       const big = await sandbox.exec(["dd", "if=/dev/zero", "of=one", "bs=1M", "count=500"]);
       expect(big.stderr).toContain("sandlot: disk_limit_exceeded: the workspace may hold 20971520 bytes");
-      // Whoever comes while the transgression is found out is stopped for it too.
+      // A command that arrives while the excess is being found is stopped for it too.
       const tidied = () => sandbox.exec("rm -f one; sleep 0.3").then(({ exitCode }) => exitCode);
       await expect.poll(tidied).toBe(0);
 
-      // An upload that does not fit is refused as what it is, and nobody else hears of it.
+      // An upload that does not fit gets its own refusal, and others get no report.
       const other = sandbox.exec("sleep 1; echo undisturbed");
       const chunks = async function* () {
         for (let count = 0; count < 30; count += 1) yield Buffer.alloc(MIB);
@@ -53,7 +51,7 @@ describe("a sandbox with limits", { timeout: 120_000 }, () => {
         yield Buffer.alloc(MIB);
         throw new Error("the caller's own");
       };
-      // What came of the first one counts until the daemon has taken it away.
+      // The result of the first one counts until the daemon has removed it.
       const problem = () => sandbox.files.upload(`${HERE}/broken`, failing()).catch((error: Error) => error.message);
       await expect.poll(problem).toBe("the caller's own");
       expect((await sandbox.files.list(HERE)).entries).toEqual([]);

@@ -1,6 +1,6 @@
 /**
- * Limits of processes, for whoever may not make control groups: commands are held, the daemon is not. Tried as an
- * ordinary account inside bubblewrap, once with the command prefix and once without.
+ * Limits of processes, for accounts that may not make control groups: commands are limited, the daemon is not. Tried as
+ * an ordinary account inside bubblewrap, once with the command prefix and once without.
  */
 
 import { chmodSync, copyFileSync, mkdtempSync, rmSync } from "node:fs";
@@ -18,7 +18,7 @@ describe("limits of processes", () => {
   let directory: string;
   beforeEach(() => {
     stage = new LimitStage({ controlGroups: "never" });
-    // An ordinary account may not look into the repository, where Node lies.
+    // An ordinary account may not read the repository, where Node lies.
     directory = mkdtempSync(join(tmpdir(), "sandlot-rlimits-"));
     chmodSync(directory, 0o755);
     copyFileSync(process.execPath, join(directory, "node"));
@@ -32,7 +32,7 @@ describe("limits of processes", () => {
     ...["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev"],
     ...["--proc", "/proc", "--tmpfs", "/home", "--", ...argv],
   ];
-  /** Asks for memory of its own and touches none of it, which is what the limit is about. */
+  /** Allocates memory and touches none, which is what the limit counts. */
   const eater = ["/usr/bin/python3", "-c", "import mmap; mmap.mmap(-1, 1200 << 20, 34); print('full')"];
 
   it("takes memory from a command that wants too much, and from no other", async () => {
@@ -55,7 +55,7 @@ describe("limits of processes", () => {
 
   it("stops a fork bomb of commands, while the daemon can still start one", async () => {
     const group = stage.group({ pidsMax: 40 });
-    // The shell stands for the daemon: its bomb carries the prefix, it does not.
+    // The shell stands for the daemon: its bomb carries the prefix, the shell does not.
     const bomb = `${group.commandPrefix.join(" ")} perl -e 'for (1 .. 200) { my $pid = fork // die "$!\\n"; exec "sleep", "20" unless $pid }' >/home/log 2>&1`;
     const script = `${bomb}; tail -1 /home/log; ls /proc | grep -c '^[0-9]'; echo daemon-starts; kill -9 -1`;
     const ended = await stage.run(group, inBwrap("/bin/bash", "-c", script), ACCOUNT);

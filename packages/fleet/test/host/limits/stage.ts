@@ -1,6 +1,6 @@
 /**
- * A place to try limits in: a fleet's groups of its own, programs run through a group's start prefix, and the check that
- * nothing of it is left.
+ * A place to try limits in: a fleet's own groups, programs run through a group's start prefix, and the check that
+ * nothing is left.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -12,7 +12,7 @@ import { expect, type TestContext } from "vitest";
 import { type LimitGroup, type Limits, openLimits } from "../../../src/host/limits/index.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
-/** How many times slower than usual this machine may be: a kernel that runs as a program is, at everything. */
+/** How many times slower than usual this machine may be: an emulated kernel is slower at everything. */
 export const PATIENCE = Number(process.env.SANDLOT_TEST_PATIENCE ?? 1);
 
 export const STANDIN = fileURLToPath(new URL("./daemon-standin.mjs", import.meta.url));
@@ -61,7 +61,7 @@ export class LimitStage {
   }
 }
 
-/** Where a fleet's groups would be: a tree for each controller in version 1, one for all in version 2. */
+/** The place of a fleet's groups: a tree for each controller in version 1, one for all in version 2. */
 export function groupDirectories(fleetId: FleetId): readonly string[] {
   return ["memory", "cpu", "pids", "cpuacct", ""].map((tree) => `/sys/fs/cgroup/${tree}/sandlot/${fleetId}`);
 }
@@ -80,7 +80,7 @@ function outcome(child: ChildProcess): Promise<Ended> {
   });
 }
 
-/** Control groups take root here; where they cannot be had there is nothing to try. */
+/** Control groups need root here; without them there is nothing to try. */
 export function needControlGroups(context: TestContext, limits: Limits): void {
   const { memory, cpu, pids, missing } = limits.description;
   if ([memory, cpu, pids].some(({ by }) => !by.startsWith("cgroup"))) context.skip(`no control groups: ${missing}`);

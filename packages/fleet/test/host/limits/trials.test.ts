@@ -1,6 +1,6 @@
 /**
- * The groups that a fleet makes to see whether it may, on trees of plain directories: who removes what another one left,
- * and that nobody is hurt by it.
+ * The groups that a fleet makes to test its rights, on trees of plain directories: which fleet removes another's
+ * leftovers, and that this harms no other fleet.
  */
 
 import fs, { existsSync, mkdirSync, mkdtempSync, readdirSync, rmdirSync, rmSync } from "node:fs";
@@ -24,7 +24,7 @@ const TREES = ["memory", "pids"] as const;
 const trees = () => ({ memory: join(root, "memory"), pids: join(root, "pids") });
 const open = () => new ControlGroups(versionOne(trees()), new Set(TREES), FLEET, systemWorld());
 
-/** As if somebody had been killed there. */
+/** As if a fleet had been killed there. */
 function leave(name: string, fleet: string = FLEET): readonly string[] {
   const paths = TREES.map((tree) => join(root, tree, "sandlot", fleet, name));
   for (const path of paths) mkdirSync(path, { recursive: true });

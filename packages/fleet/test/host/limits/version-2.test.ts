@@ -1,7 +1,7 @@
 /**
  * Control groups, version 2, on a tree of plain files. Entering, finding, killing and removing are tried on the real
- * version 2 where it is mounted, which takes no controllers; the limits themselves are measured on a kernel that has them
- * in version 2 by `control-groups.test.ts`, which `npm run vm` runs there.
+ * version 2 where it is mounted, which takes no controllers. `control-groups.test.ts` measures the limits themselves on
+ * a kernel that has them in version 2; `npm run vm` runs it there.
  */
 
 import { spawn } from "node:child_process";

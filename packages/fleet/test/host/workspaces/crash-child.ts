@@ -1,6 +1,6 @@
 /**
- * Does one scenario and is killed before its n-th file system call: `crash-child.ts <root> <scenario> <matter> <n>`.
- * Says how many calls there were when it was not killed.
+ * Runs one scenario and is killed before its n-th file system call: `crash-child.ts <root> <scenario> <matter> <n>`.
+ * Prints the number of calls when it was not killed.
  */
 
 import { crashBefore } from "./crash-point.ts";

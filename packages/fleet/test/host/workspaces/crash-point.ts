@@ -1,6 +1,6 @@
 /**
- * Ends a process's effect on the disk before its n-th file system call: really (`kill`), or as if (`play-dead`), when
- * that call and every later one fails without being made, also those of handlers that clean up.
+ * Ends a process's effect on the disk before its n-th file system call: really (`kill`), or simulated (`play-dead`),
+ * when that call and every later one fails without being made, also those of handlers that clean up.
  *
  * Counted are all calls of `node:fs` (synchronous), of `node:fs/promises` and of its file handles. Reading and closing
  * count too: a process can be killed between any two.
@@ -15,9 +15,9 @@ export class Died extends Error {
 }
 
 export interface CrashPoint {
-  /** How many calls there were. */
+  /** The number of calls. */
   readonly calls: () => number;
-  /** What the last call was. */
+  /** The last call. */
   readonly last: () => string;
   remove(): void;
 }

@@ -1,6 +1,7 @@
 /**
- * A process that is killed between any two system calls leaves a workspace in one place, and doing the same again mends
- * everything: every scenario, before every call. First as if (all of them), then with real processes and SIGKILL.
+ * A process that is killed between any two system calls leaves a workspace in one place, and repeating the operation
+ * repairs everything: every scenario, before every call. First simulated (all of them), then with real processes and
+ * SIGKILL.
  */
 
 import { execFile } from "node:child_process";
@@ -11,7 +12,7 @@ import { Ground } from "./ground.ts";
 import { type Matter, SCENARIOS, type Scenario } from "./scenarios.ts";
 
 const CHILD = fileURLToPath(new URL("./crash-child.ts", import.meta.url));
-/** More calls than any scenario makes: one that never ends would otherwise not be noticed. */
+/** More calls than any scenario makes: one that never ends would otherwise go unnoticed. */
 const CALLS_MAX = 500;
 /** Real kills take half a second each: a few by default, all of them on request. */
 const EVERY_CALL = process.env.SANDLOT_TEST_EVERY_KILL === "1";
@@ -39,14 +40,15 @@ describe.each(Object.entries(SCENARIOS))("%s", (name, scenario) => {
     expect(total).toBeGreaterThan(10);
   });
 
-  // Every call was tried above. A real death shows that the kernel gives the locks back, and that playing was no lie.
+  // Every call was tried above. A real death shows that the kernel releases the locks, and that the simulation was
+  // right.
   it("can be killed", { timeout: 300_000 }, async () => {
     const calls = EVERY_CALL ? range(1, total) : [0.4, 0.85].map((share) => Math.ceil(total * share));
     for (const call of calls) await interrupt(scenario, call, ({ root }, matter) => runChild(root, name, matter, call));
   });
 });
 
-/** Prepares, interrupts, looks, mends and looks again. Answers whether it came to its end before it was interrupted. */
+/** Prepares, interrupts, checks, repairs and checks again. Returns whether it finished before the interruption. */
 async function interrupt(
   scenario: Scenario,
   call: number,
@@ -65,7 +67,7 @@ async function interrupt(
   }
 }
 
-/** As others see it before anybody has mended anything. */
+/** The view of others before any repair. */
 async function checkInterrupted(ground: Ground, { notes, sight }: Scenario, { spot }: Matter, call: number) {
   const seen = await ground.peer().look(spot);
   const twice = seen.home && seen.slot && sight.stale !== true;

@@ -1,6 +1,6 @@
 /**
- * The least backend that workspaces on a disk can be under: its sandboxes are directories and a shell, isolated from
- * nothing. It exists so that the cases of the backend suite about workspaces run against the disk alone.
+ * The smallest backend for workspaces on a disk: its sandboxes are directories and a shell, without isolation. It
+ * exists so that the cases of the backend suite about workspaces run against the disk alone.
  */
 
 import { execFile } from "node:child_process";
@@ -24,7 +24,7 @@ interface FakeObject {
   removed: boolean;
 }
 
-/** What outlives every process: the objects of all fleets. */
+/** The state that outlives every process: the objects of all fleets. */
 export type FakeEngine = Map<EngineRef, FakeObject>;
 
 export function createDiskBackend(

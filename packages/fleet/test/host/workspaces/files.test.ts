@@ -1,6 +1,4 @@
-/**
- * The host's own way to the files of a workspace, beside a sandbox that plants what it likes.
- */
+/** The host's own access to the files of a workspace, beside a sandbox that plants anything. */
 
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -24,7 +22,7 @@ import type { WorkspaceHandle } from "../../../src/host/workspaces/handle.ts";
 import { give } from "../../../src/world/given-bytes.ts";
 import { account, Ground, isRoot, type Key, NOTE, outcomeOf, world } from "./ground.ts";
 
-/** How long the host and a racer are at one name; and at most, where the machine gives them no turns. */
+/** How long the host and a racer compete for one name; and the maximum, where the machine gives them no turns. */
 const RACE_MS = 1_500;
 const RACE_MAX_MS = 20_000;
 
@@ -191,7 +189,7 @@ describe("what a sandbox may plant", () => {
       const startedAt = world.monotonicMs();
       const elapsedMs = () => world.monotonicMs() - startedAt;
       const wanted = ["inside", "not_a_directory", "written"];
-      // A busy machine may give the racer no turn for a while: then this goes on until both have been at it.
+      // A busy machine may give the racer no turn for a while: then this goes on until both had one.
       while (elapsedMs() < RACE_MS || (elapsedMs() < RACE_MAX_MS && wanted.some((outcome) => !seen.has(outcome)))) {
         seen.add(await outcomeOf(text("workspace/real/secret")));
         seen.add(await outcomeOf(handle.files.write("workspace/real/written", "x").then(() => "written")));

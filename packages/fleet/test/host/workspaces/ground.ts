@@ -1,6 +1,4 @@
-/**
- * A directory of its own for a test, with workspaces on it and short ways to what a test begins with.
- */
+/** A separate directory for a test, with workspaces on it and shortcuts for its setup. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +21,7 @@ import { systemWorld } from "../../../src/world/system-world.ts";
 
 export const world = systemWorld();
 export const isRoot = process.getuid?.() === 0;
-/** Whom workspaces belong to when the tests run as root. The account need not exist. */
+/** The owner of workspaces when the tests run as root. The account need not exist. */
 export const account: Account = isRoot ? { uid: 59_997, gid: 59_997 } : null;
 export const NOTE = "workspace/note";
 
@@ -40,7 +38,7 @@ export class Ground {
   #owns: boolean;
   #count = 1_000;
 
-  /** In memory where that can be: what is tested often need not wait for a disk. */
+  /** In memory where possible: frequent tests need not wait for a disk. */
   static fast(): Ground {
     const memory = "/dev/shm";
     const ground = new Ground(mkdtempSync(join(existsSync(memory) ? memory : tmpdir(), "sandlot-disk-")));
@@ -55,7 +53,7 @@ export class Ground {
     this.workspaces = this.peer();
   }
 
-  /** The same workspaces as another process has them. */
+  /** The same workspaces in another process. */
   peer(): DiskWorkspaces {
     const workspaces = new DiskWorkspaces({ root: this.root, account, world, lockPatienceMs: 5_000 });
     this.#opened.push(workspaces);
@@ -76,7 +74,7 @@ export class Ground {
     return { ...key, sandboxId, generation, token, blueprint: "default", blueprintHash: "hash" as BlueprintHash };
   }
 
-  /** A home with a note in it, and nobody using it. */
+  /** An unused home with a note in it. */
   async homeWith(key: Key, content: string): Promise<string> {
     const marker = this.marker(key);
     const { userDataPath } = await this.workspaces.prepareHome(marker);
@@ -120,7 +118,7 @@ export class Ground {
     }
   }
 
-  /** Every file called `note` below homes, slots and quarantine, with its content: what exists of anybody's data. */
+  /** Every file called `note` below homes, slots and quarantine, with its content: all existing data. */
   notes(): string[] {
     const found: string[] = [];
     for (const area of [this.layout.homes, this.layout.slots, this.layout.quarantine]) {
@@ -132,7 +130,7 @@ export class Ground {
     return found.sort();
   }
 
-  /** Names in a directory of the layout, for seeing that nothing is left. */
+  /** Names in a directory of the layout, to check that nothing is left. */
   names(area: "homes" | "slots" | "markers" | "quarantine" | "trash"): string[] {
     return readdirSync(this.layout[area])
       .filter((name) => name !== ".trash" && !(area === "quarantine" && name.endsWith(".json")))
@@ -145,7 +143,7 @@ export class Ground {
   }
 }
 
-/** The code that a promise is rejected with, or what it resolved to. */
+/** The code of a promise's rejection, or its result. */
 export function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   return promise.catch((error: unknown) => (isSandlotError(error) ? error.code : String(error)));
 }

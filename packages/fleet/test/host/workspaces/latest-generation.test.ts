@@ -1,6 +1,4 @@
-/**
- * The latest generation that has used any workspace: what a store that begins anew counts on from.
- */
+/** The latest generation that has used any workspace: a new store continues from it. */
 
 import { symlinkSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Takes a lock, says so, and never gives it back: `lock-holder.ts <directory> <name>`. */
+/** Takes a lock, says so, and never releases it: `lock-holder.ts <directory> <name>`. */
 
 import { writeSync } from "node:fs";
 import { DiskLocks } from "../../../src/host/workspaces/locks.ts";

@@ -1,6 +1,4 @@
-/**
- * Locks between processes, and late binding tried out.
- */
+/** Locks between processes, and the trial of late binding. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,6 +1,6 @@
 /**
- * An ordinary user's fleet, whose sandboxes run as the user himself: `ordinary-child.ts <root>`. Everything that a
- * workspace goes through, with directories to which the sandbox took its own rights away. Says what it saw.
+ * An ordinary user's fleet, whose sandboxes run as the same user: `ordinary-child.ts <root>`. Every operation on a
+ * workspace, with directories whose rights the sandbox removed. Prints its observations.
  */
 
 import { chmodSync, lstatSync, mkdirSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { Ground, NOTE, outcomeOf } from "./ground.ts";
 const ground = new Ground(process.argv[2] ?? "");
 const { workspaces } = ground;
 
-/** What a sandbox may do to keep its files: no rights for anybody, at every level. */
+/** A sandbox's means to keep its files: no rights for any account, at every level. */
 function lock(userData: string): void {
   const deep = join(userData, "workspace", "a", "b");
   mkdirSync(deep, { recursive: true });

@@ -1,6 +1,4 @@
-/**
- * The same on a fleet of an ordinary user, who cannot give files away and is stopped by permissions.
- */
+/** The same on a fleet of an ordinary user, who cannot change owners and is stopped by permissions. */
 
 import { execFileSync } from "node:child_process";
 import { chownSync, mkdtempSync, rmSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** Giving workspaces to accounts, where a sandbox cannot be shown files as its own. */
+/** Giving workspaces to accounts, where a sandbox cannot see files as its own. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -62,7 +62,7 @@ async function homeWithMany(key: Key): Promise<{ path: string; ownedBy: (uid: nu
   return { path, ownedBy: (uid) => readdirSync(many).filter((name) => lstatSync(join(many, name)).uid === uid).length };
 }
 
-/** Another process that gives the workspace to `OWNER`. It waits in the middle: the owner of one file is changed. */
+/** Another process that gives the workspace to `OWNER`. It waits in the middle, with the owner of one file changed. */
 async function waitingGiver(key: Key) {
   const path = ground.homePath(key);
   const aside = mkdtempSync(join(tmpdir(), "sandlot-give-"));

@@ -1,6 +1,4 @@
-/**
- * What a sandbox should never be able to plant in its slot, and what becomes of it if it does.
- */
+/** Files that a sandbox should never be able to plant in its slot, and their handling if it does. */
 
 import { execFileSync } from "node:child_process";
 import {
@@ -27,7 +25,7 @@ beforeEach(() => {
 });
 afterEach(() => ground.dispose());
 
-/** A workspace in a slot whose sandbox does something to it and is then gone. */
+/** A workspace in a slot whose sandbox modifies it and is then gone. */
 async function afterSandbox(tamper: (mntPath: string, userData: string) => void) {
   const key = ground.newKey();
   const { spot, mntPath } = await ground.boundWith(key, "mine");
@@ -65,7 +63,7 @@ describe("un-binding", () => {
 
   it("takes another directory under the name for what it is: not the workspace", async () => {
     const { key, spot, dropped } = await afterSandbox((_, userData) => {
-      // Kept aside while the other one is made, so that the other one cannot get its inode.
+      // Kept while the other one is created, so that the other one cannot get its inode.
       renameSync(userData, `${ground.root}/kept`);
       mkdirSync(join(userData, "workspace"), { recursive: true });
       writeFileSync(join(userData, NOTE), "planted");
@@ -145,7 +143,7 @@ describe("binding", () => {
     const key = ground.newKey();
     const { spot, mntPath } = await ground.slotFor(key);
     await ensureBound(ground.workspaces, spot);
-    // On the host the way there is closed; a sandbox comes by a mount.
+    // On the host the path is closed; a sandbox enters by a mount.
     chmodSync(ground.layout.root, 0o711);
     const as = { uid: account?.uid ?? 0, gid: account?.gid ?? 0 };
     const run = (command: string) => {

@@ -1,6 +1,4 @@
-/**
- * Files that were made ahead: who fills them, who does not, and what is left of them when somebody dies over it.
- */
+/** Preallocated files: which process fills them, which does not, and what is left when one dies meanwhile. */
 
 import { execFileSync } from "node:child_process";
 import fs, {
@@ -33,7 +31,7 @@ beforeEach(() => {
 });
 afterEach(() => ground.dispose());
 
-/** A blank with its slot, before anybody comes for it. */
+/** A blank with its slot, before its bind. */
 async function blank() {
   const sandboxId = world.randomHex(10) as SandboxId;
   const { place } = await ground.workspaces.prepareSlot(sandboxId, ground.nextGeneration());
@@ -144,7 +142,7 @@ it("what was filled is not filled again", () => {
   expect(readdirSync(ground.root)).not.toContain("theirs");
 });
 
-/** Does something before the n-th file system call of whoever comes next. Answers how many calls there were. */
+/** Runs a function before the n-th file system call of the next operation. Returns the number of calls. */
 function interlope(call: number, act: () => void): () => number {
   const functions = fs as unknown as Record<string, (...args: unknown[]) => unknown>;
   const names = ["openSync", "writeSync", "writeFileSync", "fstatSync", "closeSync", "renameSync"];

@@ -1,6 +1,4 @@
-/**
- * Removing whatever a sandbox has made of its workspace.
- */
+/** Removing a workspace in whatever state its sandbox left it. */
 
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
@@ -95,7 +93,7 @@ describe("purge", () => {
     writeFileSync(join(outside, "precious"), "kept");
     const spot = await homeAnd((workspace) => {
       mkdirSync(join(workspace, "a", "mounted"), { recursive: true });
-      // A bind mount: the device's number is that of the workspace, so it does not give it away.
+      // A bind mount has the device number of the workspace, so the number does not reveal it.
       execFileSync("mount", ["--bind", outside, join(workspace, "a", "mounted")]);
     });
     try {

@@ -1,6 +1,6 @@
 /**
- * Binds and settles workspaces as fast as it can, beside others that do the same to the same ones:
- * `race-child.ts <root> <matters as JSON>`. Says what it got, one list of outcomes a matter.
+ * Binds and settles workspaces as fast as it can, beside others that do the same to the same ones: `race-child.ts
+ * <root> <matters as JSON>`. Prints its results, one list of outcomes a matter.
  */
 
 import { isSandlotError } from "@sandlot/contract";

@@ -47,7 +47,7 @@ it("two processes that bind and settle one spot: it is bound, goes home, and not
       matters.push({ spot: (await ground.slotFor(key)).spot });
     }
     const outcomes = (await race(ground, [matters, matters])).flat(2);
-    // Whoever comes when the other has already dropped the slot finds no slot; everything else is as if it were alone.
+    // A process that comes after the other has dropped the slot finds no slot; everything else is as if it were alone.
     const expected = ["existing", "new", "dropped", "occupied", "settled", "file_not_found"];
     expect([...new Set(outcomes)].filter((one) => !expected.includes(String(one)))).toEqual([]);
     for (const [index, { spot }] of matters.entries()) {
@@ -82,7 +82,8 @@ it("two generations of one thread race for it: one has it, the other is told", {
       expect((await ground.workspaces.look(later)).stale).toBe(false);
       expect(await outcomeOf(ground.workspaces.moveIn(spot))).toMatch(/^(stale_generation|file_not_found)$/);
     }
-    // Each thread's data exists once: at home, or, where the older had it when the newer began anew, set aside.
+    // Each thread's data exists once: at home, or set aside, where the older process had it when the newer one began
+    // anew.
     expect(ground.notes()).toEqual(Array.from({ length: ROUNDS }, () => "mine"));
     expect(ground.names("slots")).toEqual([]);
   } finally {

@@ -1,6 +1,6 @@
 /**
- * What a process may be doing with a workspace when it is killed. Each is prepared, done (and interrupted), mended by
- * doing it again, and then looked at.
+ * The operations on a workspace that a process may be killed in. Each is prepared, run (and interrupted), repaired by
+ * running it again, and then checked.
  */
 
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { ensureBound, settleWorkspace } from "../../../src/backend/workspace-bin
 import type { DiskWorkspaces } from "../../../src/host/workspaces/disk-workspaces.ts";
 import type { Ground, Key } from "./ground.ts";
 
-/** What a scenario works on. It travels to another process as JSON. */
+/** The subject of a scenario. It travels to another process as JSON. */
 export interface Matter {
   readonly key: Key;
   readonly spot: WorkspaceSpot;
@@ -23,16 +23,16 @@ export interface Scenario {
   prepare(ground: Ground, key: Key): Promise<Matter>;
   /** Once, and again after a crash. */
   act(workspaces: DiskWorkspaces, matter: Matter): Promise<unknown>;
-  /** The notes that must exist at every moment, wherever. */
+  /** The notes that must exist at every moment, in any place. */
   readonly notes: readonly string[];
-  /** The same after it was mended. Default: no change. */
+  /** The same after the repair. Default: no change. */
   readonly notesAfter?: readonly string[];
-  /** The thread's note after it was mended; `null` for no workspace, `""` for one without a note. */
+  /** The thread's note after the repair; `null` for no workspace, `""` for one without a note. */
   readonly note: string | null;
-  /** Where the workspace is after it was mended. */
+  /** The place of the workspace after the repair. */
   readonly sight: { readonly home: boolean; readonly slot: boolean; readonly stale?: boolean };
   readonly quarantined?: number;
-  /** Slots that are left after it was mended. */
+  /** Slots that are left after the repair. */
   readonly slots: number;
 }
 
@@ -42,7 +42,7 @@ async function matter(ground: Ground, key: Key, spot?: WorkspaceSpot): Promise<M
   return { key, marker, spot: spot ?? { ...key, sandboxId: "none" as SandboxId, generation, place: "home" } };
 }
 
-/** Things that a sandbox should not be able to put into its slot, but might. */
+/** Files that a sandbox should not be able to put into its slot, but might. */
 function plant(mntPath: string): void {
   mkdirSync(join(mntPath, "planted"));
   writeFileSync(join(mntPath, "planted", "note"), "planted");
@@ -72,7 +72,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     },
     act: async (workspaces, { spot }) => {
       await settleWorkspace(workspaces, spot, false);
-      // What the backend does again for an object that is still listed.
+      // The backend's repeated work for an object that is still listed.
       await workspaces.dropSlot(spot.place);
     },
     ...{ notes: ["mine", "planted"], note: "mine", sight: { home: true, slot: false }, slots: 0, quarantined: 1 },

@@ -1,4 +1,4 @@
-/** A disk with room for few files, for what happens when there is none left. */
+/** A disk with room for few files, to test a full disk. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { Ground } from "./ground.ts";
 
-/** Takes root. `fill` leaves no room; removing the files `0`, `1`, … of the directory that it answers with gives room for one each. */
+/**
+ * Needs root. `fill` leaves no room; removing the files `0`, `1`, … of the returned directory gives room for one each.
+ */
 export async function onSmallDisk(work: (ground: Ground, fill: () => string) => Promise<void>): Promise<void> {
   const root = mkdtempSync(join(tmpdir(), "sandlot-disk-"));
   execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m,nr_inodes=200", "sandlot-test", root]);

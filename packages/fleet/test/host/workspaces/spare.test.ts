@@ -1,6 +1,4 @@
-/**
- * The empty workspace that a slot is made with: who takes it, and what becomes of it when nobody does.
- */
+/** The empty workspace that a slot is made with: which thread takes it, and its end when it stays unused. */
 
 import { existsSync, lstatSync, rmSync } from "node:fs";
 import { join } from "node:path";

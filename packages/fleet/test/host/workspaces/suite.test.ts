@@ -1,6 +1,4 @@
-/**
- * Workspaces on a disk mean what workspaces of every backend mean: the cases of the backend suite, without a sandbox.
- */
+/** Workspaces on a disk pass the suite of every backend: the cases about workspaces, without a sandbox. */
 
 import { join } from "node:path";
 import type { FleetId } from "@sandlot/contract";

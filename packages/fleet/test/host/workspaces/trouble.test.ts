@@ -23,10 +23,10 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
       rmSync(ahead, { recursive: true });
     const filler = fill();
     const bind = () => outcomeOf(ensureBound(ground.workspaces, spot));
-    // All of it was made ahead.
+    // All of it was preallocated.
     expect(await ensureBound(ground.workspaces, whole)).toBe("new");
     const prepare = () => outcomeOf(ground.workspaces.prepareHome(ground.marker(key)));
-    // With one more inode each time, it fails at every point where it can.
+    // With one more inode each time, it fails at every possible point.
     for (let freed = 0; freed < 4; freed++) {
       expect(await prepare()).toBe("disk_limit_exceeded");
       expect(await bind()).toBe("disk_limit_exceeded");

@@ -1,6 +1,6 @@
 /**
- * The addresses of the outside that a stage makes for itself. Public ones are some that nobody of this repository owns or
- * reaches: they exist only in network namespaces of the test, and lead nowhere else.
+ * The addresses of a stage's outside. The public ones belong to no part of this repository: they exist only in network
+ * namespaces of the test, and lead nowhere else.
  */
 
 export const OUTSIDE = {
@@ -13,15 +13,15 @@ export const OUTSIDE = {
   privateV6: "fd00:ec2::254",
 } as const;
 
-/** The proxy's own machine, as the outside sees it. It has a server of its own there. */
+/** The proxy's own machine, as the outside sees it. It has its own server there. */
 export const OWN = { v4: "93.184.216.1", v6: "2606:2800:220:1::1" } as const;
 
-/** Nobody answers there, not even with an error. */
+/** No response comes from there, not even an error. */
 export const SILENT = "93.184.216.99";
 
 export const PORTS = { http: 80, https: 443, echo: 7_000, afterEnd: 7_001, silentHttp: 8_081, names: 53 } as const;
 
-/** What the outside's name server knows. */
+/** The names of the outside's name server. */
 export const NAMES: Readonly<Record<string, string>> = {
   "public.example": OUTSIDE.public,
   "private.example": OUTSIDE.private,

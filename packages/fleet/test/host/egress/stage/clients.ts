@@ -1,4 +1,4 @@
-/** Clients of a proxy that speak exactly what a test wants to say, over its unix socket. */
+/** Clients of a proxy that send exactly the bytes of a test, over its unix socket. */
 
 import { type IncomingHttpHeaders, type RequestOptions, request } from "node:http";
 import { connect, type Socket } from "node:net";
@@ -71,7 +71,7 @@ export function openTunnel(socketPath: string, authority: string, early: string 
   });
 }
 
-/** The one answer to exactly these bytes. */
+/** The one response to exactly these bytes. */
 export function sayRaw(socketPath: string, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect({ path: socketPath });

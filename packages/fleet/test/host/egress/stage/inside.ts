@@ -1,4 +1,4 @@
-/** Commands inside a sandbox made of bubblewrap and what `sandboxNetwork` says, and of nothing else. */
+/** Commands inside a sandbox made of bubblewrap and the arguments of `sandboxNetwork` alone. */
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ export interface InsideResult {
   readonly stderr: string;
 }
 
-/** A directory for a proxy's process, with a path that is short enough. */
+/** A directory for a proxy's process, with a short enough path. */
 export function proxyDirectory(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), "slp-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
@@ -27,7 +27,7 @@ function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** With what a proxy of the way `namespace` says to `enter`, the sandbox keeps the network that it finds there. */
+/** With the `enter` value of a `namespace` proxy, the sandbox keeps the network that it finds there. */
 export function runInside(
   policy: NetworkPolicy,
   directory: string,
@@ -46,7 +46,7 @@ export function runInside(
   ];
   args.push("--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc");
   args.push("--tmpfs", "/tmp", "--tmpfs", "/run", "--chdir", "/tmp", "--clearenv");
-  // The checkout brings the Node that runs inside, and may itself lie in what was just covered.
+  // The checkout has the Node that runs inside, and may itself lie in a directory that was just covered.
   args.push("--ro-bind", CHECKOUT, CHECKOUT);
   const variables = { PATH: process.env.PATH ?? "", HOME: "/tmp", ...network.environment };
   for (const [name, value] of Object.entries(variables)) args.push("--setenv", name, value);

@@ -1,9 +1,9 @@
 /**
- * The machine that proxies of a stage run on, in a network namespace of its own, tied to the outside by a cable:
+ * The machine that runs the proxies of a stage, in its own network namespace, tied to the outside by a cable:
  *
  *   this namespace (proxies, OWN) ── veth ── another namespace (outside.ts, OUTSIDE)
  *
- * Does what the test tells it over IPC. Everything here ends with the connection to the test.
+ * The test controls it over IPC. Everything here ends with the connection to the test.
  */
 
 import { execFile, execFileSync, spawn } from "node:child_process";
@@ -129,7 +129,7 @@ async function startProxy(order: ProxyOrder): Promise<StartedProxy> {
   return { pid: process.pid, enter: null };
 }
 
-/** Each look-up takes the next answer; the last one stays. An empty answer never comes. */
+/** Each look-up takes the next response; the last one stays. An empty one never arrives. */
 function scripted(answers: ProxyOrder["answers"]): Resolver {
   const left = new Map(Object.entries(answers).map(([name, list]) => [name, [...list]]));
   return (name) => {

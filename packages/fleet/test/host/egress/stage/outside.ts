@@ -1,5 +1,5 @@
 /**
- * The internet of a stage, in a network namespace of its own: servers on every address of `OUTSIDE`. Started by
+ * The internet of a stage, in its own network namespace: servers on every address of `OUTSIDE`. Started by
  * `machine.ts`, with its settings on stdin; says "ready" when everything listens.
  */
 
@@ -59,7 +59,7 @@ function serve(response: ServerResponse, file: string): void {
   response.end(readFileSync(file));
 }
 
-/** What has arrived, so that a test can look at it. */
+/** Received data, for the tests. */
 function describe(request: IncomingMessage, response: ServerResponse): void {
   let bodyBytes = 0;
   request.on("data", (chunk: Buffer) => {
@@ -90,7 +90,7 @@ function download(response: ServerResponse, bytes: number): void {
   more();
 }
 
-/** Knows the names in `NAMES`, and of no other. */
+/** Knows the names in `NAMES`, and no others. */
 function nameServer() {
   const server = createDatagramSocket("udp4");
   server.on("message", (query, { port, address }) => {
@@ -111,7 +111,7 @@ function nameServer() {
   return server;
 }
 
-/** Byte by byte, so that no chunk holds the whole of it; also in a header. */
+/** Byte by byte, so that no chunk holds the whole value; also in a header. */
 function echoHeader(request: IncomingMessage, response: ServerResponse, asked: URLSearchParams): void {
   const found = String(request.headers[asked.get("name") ?? ""] ?? "none");
   const value = asked.has("hashed") ? createHash("sha256").update(found).digest("hex") : found;
@@ -125,7 +125,7 @@ function breakOff(response: ServerResponse): void {
   response.write("half", () => response.destroy());
 }
 
-/** Says how much it got, but only when the other side has ended. */
+/** Reports how much it got, but only when the other side has ended. */
 function answerAfterEnd(socket: import("node:net").Socket): void {
   let bytes = 0;
   socket.on("error", () => {});

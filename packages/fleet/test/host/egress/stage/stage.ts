@@ -23,7 +23,7 @@ export interface ProxyOrder {
   readonly call: number;
   readonly proxy: number;
   readonly policy: NetworkPolicy;
-  /** Per name, the answers of one look-up after the other. */
+  /** Per name, the responses of one look-up after the other. */
   readonly answers: Readonly<Record<string, readonly (readonly string[])[]>>;
   readonly limits?: Partial<EgressLimits> | undefined;
   readonly upstreamCa?: readonly string[] | undefined;
@@ -52,7 +52,7 @@ export type MachineNotice =
   | { readonly type: "refused"; readonly proxy: number; readonly refusal: Refusal };
 
 export interface StartedProxy {
-  /** Of the process that it runs in. */
+  /** Of its process. */
   readonly pid: number;
   readonly enter: readonly string[] | null;
 }
@@ -75,7 +75,7 @@ type Without<Order> = Order extends MachineOrder ? Omit<Order, "call"> : never;
 
 export class NetworkStage {
   readonly directory = mkdtempSync(join(tmpdir(), "sln-"));
-  /** What signs the outside's certificate. */
+  /** The issuer of the outside's certificate. */
   readonly outsideAuthority = createAuthority(SECURE_HOSTS, Date.now());
   readonly #machine: ChildProcess;
   readonly #calls = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();

@@ -1,6 +1,6 @@
 /**
- * A sandbox whose proxy is killed and taken over, played by whatever user runs this. Prints what the sandbox saw, as JSON.
- * Everything stays on the machine: nothing that is asked for is allowed.
+ * A sandbox whose proxy is killed and taken over, run by any user. Prints the sandbox's view, as JSON. Everything stays
+ * on the machine: no request is allowed.
  */
 
 import { spawn, spawnSync } from "node:child_process";
@@ -20,7 +20,7 @@ const start = (namespace?: { pid: number }): Promise<Egress> =>
   startEgress({ sandboxId: "s1", directory, policy, way: "namespace", namespace, world });
 
 const first = await start();
-// The sandbox asks each time that it is told to, and tells what it sees.
+// The sandbox makes a request on each command, and prints the result.
 const script = `echo "links $(ip -o link | wc -l) $(grep CapEff /proc/self/status)"; while read line; do curl -sS -m 5 -o /dev/null -w '%{http_code}\\n' http://evil.example/ 2>/dev/null; done`;
 const [program = "", ...args] = [
   ...(first.enter ?? []),
@@ -64,7 +64,7 @@ sandbox.kill("SIGKILL");
 await once(sandbox, "exit");
 while (world.processLiveness(second.identity) !== "dead") await new Promise((resolve) => setTimeout(resolve, 50));
 rmSync(directory, { recursive: true });
-// Its children end with it, each in its own time; what is still there after two seconds was left behind.
+// Its children end with it, each in its own time; a process that remains after two seconds was left behind.
 for (let round = 0; round < 40 && (round === 0 || seen.left !== ""); round += 1) {
   await new Promise((resolve) => setTimeout(resolve, 50));
   seen.left = spawnSync("pgrep", ["-s", String(second.identity.pid)]).stdout.toString();
