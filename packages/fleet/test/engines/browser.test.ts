@@ -1,7 +1,6 @@
 /**
- * Web pages in a real browser (Debian's chromium): what a page of another origin sends is refused with 403, also under a
- * name that was made to point here, and by a WebSocket; and a preview works with its link, its cookie and hot reload's
- * WebSocket.
+ * Web pages in a real browser (Debian's chromium): requests of a page of another origin get 403, also under a name that
+ * was made to point here, and by a WebSocket; and a preview works with its link, its cookie and hot reload's WebSocket.
  */
 
 import { createServer, type Server } from "node:http";
@@ -38,7 +37,7 @@ afterAll(async () => {
   await new Promise((resolve) => page.close(resolve));
 });
 
-/** What the page has to say. */
+/** The reports of the page. */
 function report(url: string): Promise<Record<string, unknown>> {
   return browse(url, () => new Promise((resolve) => (reported = resolve)));
 }
@@ -71,7 +70,7 @@ test("a page of another origin gets nothing from the gateway", async (context) =
     })();
   </script></body>`;
   const results = await report(`http://localhost:${portOf(page)}/`);
-  // The page is not even told that there was an answer; what it was is in the audit log.
+  // The page does not even see that there was a response; the audit log has it.
   expect(results).toEqual({
     upload: "refused",
     simple: "refused",

@@ -1,6 +1,6 @@
 /**
- * What `npm start` takes in a fresh checkout, with the real npm: what it serves and nothing else. Packages of the tests, types and
- * declarations stay out.
+ * The install of `npm start` in a fresh checkout, with the real npm: the served packages and nothing else. Packages of
+ * the tests, types and declarations stay out.
  */
 
 import { execFile, spawnSync } from "node:child_process";
@@ -14,7 +14,7 @@ import { freshCheckout } from "../../../../tests/scripts/fresh-checkout.ts";
 const run = promisify(execFile);
 /** A real install on a busy machine. */
 const INSTALL_MS = 280_000;
-/** What is served may grow to this. Node itself is 189 MB of it. */
+/** The served packages may grow to this. Node itself is 189 MB of it. */
 const SERVED_MAX = { packages: 140, megabytes: 300 };
 
 it("installs and builds what npm start serves, and nothing of the tests", { timeout: INSTALL_MS }, async () => {

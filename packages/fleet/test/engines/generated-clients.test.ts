@@ -1,6 +1,6 @@
 /**
- * Clients that others' generators make of the OpenAPI document, one for Python and one for TypeScript, against a real
- * gateway: that the document is enough to run commands, move bytes and read errors. The generators come from their package
+ * Clients that foreign generators make of the OpenAPI document, one for Python and one for TypeScript, against a real
+ * gateway: the document is enough to run commands, move bytes and read errors. The generators come from their package
  * registries, once, and stay in `.cache/`; the one for TypeScript brings the compiler that it needs.
  */
 
@@ -20,7 +20,7 @@ const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
 const PROGRAMS = fileURLToPath(new URL("generated/", import.meta.url));
 const PYTHON = "openapi-python-client==0.29.1";
 const TYPESCRIPT = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3"];
-/** Fetching packages on a busy machine. An installer that hangs is ended and tried once more. */
+/** Fetching packages on a busy machine. A hanging installer is ended and retried once. */
 const INSTALL_MS = 120_000;
 const TEST_MS = 4 * INSTALL_MS;
 const INSTALLING = { timeout: INSTALL_MS, killSignal: "SIGKILL", env: registryEnvironment() } as const;
@@ -42,7 +42,7 @@ afterAll(async () => {
   await rm(place, { recursive: true, force: true });
 });
 
-/** A generator's home, made whole or not at all; a registry that cannot be reached skips the test and says so. */
+/** A generator's home, made whole or not at all; an unreachable registry skips the test with that reason. */
 async function installed(context: TestContext, name: string, install: (home: string) => Promise<unknown>) {
   const home = join(ROOT, ".cache", name);
   if (existsSync(home)) return home;

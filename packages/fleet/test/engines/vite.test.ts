@@ -1,6 +1,6 @@
 /**
  * A real Vite dev server in a real sandbox, seen through a preview: pages and modules load, a changed file reaches the
- * browser over Vite's own WebSocket, and a request finds the server also when nobody has held the sandbox for a while.
+ * browser over Vite's own WebSocket, and a request finds the server also when the sandbox was unheld for a while.
  */
 
 import { existsSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
@@ -94,7 +94,8 @@ test("pages and modules come through, and a change reaches the page without a re
     socket.once("error", reject);
   });
   expect(messages[0]).toMatchObject({ type: "connected" });
-  // A server that has only just begun to listen may not watch its files yet, so the change is made until it is seen.
+  // A server that has only just begun to listen may not watch its files yet, so the change is repeated until it is
+  // seen.
   await untilAsync(async () => {
     await write("main.js", moduleText("changed"));
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -115,7 +116,7 @@ test("a browser shows the page, and what has changed while it was open", async (
   });
   await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
   const to = `http://127.0.0.1:${(listener.address() as AddressInfo).port}/`;
-  // The page tells what it shows and how often it was loaded: a reload would begin to count anew.
+  // The page reports its content and how often it was loaded: a reload would restart the count.
   const telling = (word: string) =>
     `${moduleText(word)}globalThis.times = (globalThis.times ?? 0) + 1;\n` +
     `fetch("${to}" + document.querySelector("#shown").textContent + " " + globalThis.times, { mode: "no-cors" });\n`;
@@ -123,7 +124,7 @@ test("a browser shows the page, and what has changed while it was open", async (
   const url = await link();
   await browse(url.href, async () => {
     await until(() => said.includes("/it says before 1"));
-    // The page says its first word before its WebSocket is open, and is told nothing until then.
+    // The page sends its first report before its WebSocket is open, and receives nothing until then.
     await untilAsync(async () => {
       await write("main.js", telling("after"));
       await new Promise((resolve) => setTimeout(resolve, 500));

@@ -1,4 +1,4 @@
-/** AIO URLs: the AIO API of a sandbox for clients that send neither key nor cookie; and what becomes of the secret. */
+/** AIO URLs: the AIO API of a sandbox for clients that send neither key nor cookie; and the handling of the secret. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type Server } from "node:http";
@@ -24,7 +24,7 @@ const urlOf = (caller: Caller, thread: string, json: object = {}) =>
   caller.ask<AioUrl>(201, "POST", `/v1/threads/${thread}/aio`, { json });
 const secretOf = ({ url, linkId }: AioUrl) => new URL(url).pathname.slice("/aio/".length + linkId.length);
 
-/** As a client of the AIO API asks: an address and nothing else. */
+/** As a client of the AIO API connects: with an address and nothing else. */
 async function post<T>(address: string, body: object): Promise<T> {
   const headers = { "content-type": "application/json" };
   const response = await fetch(address, { method: "POST", headers, body: JSON.stringify(body) });
@@ -78,7 +78,7 @@ describe.skipIf(!hasBubblewrap)("with real sandboxes (skipped where bubblewrap i
       command: `cat ${file}; env; cat /proc/*/cmdline | tr '\\0' ' '`,
     });
     expect(ran.data).toMatchObject({ exit_code: 0, output: expect.stringContaining("from deerflow") });
-    // What is written there is the thread's, seen from every other side.
+    // A file written there belongs to the thread, and every other view shows it.
     const seen = await alice.ask<{ stdout: string }>(200, "POST", "/v1/threads/deer/exec", {
       json: { command: "cat note.txt" },
     });
@@ -187,7 +187,7 @@ describe("with an API that answers what it likes", () => {
     expect(short.expiresAt).toBeGreaterThan(Date.now());
     await expect.poll(() => status(short.url), { interval: 100 }).toBe(401);
 
-    // Bob's thread of the same name is another one: he can neither revoke this URL nor reach it.
+    // Bob's thread of the same name is another one: Bob can neither revoke this URL nor reach it.
     expect(await bob.ask(200, "DELETE", `/v1/threads/a/aio/${link.linkId}`)).toEqual({ revoked: 0 });
     expect(await bob.ask(200, "DELETE", "/v1/threads/a/aio")).toEqual({ revoked: 0 });
     expect(await status(link.url)).toBe(200);

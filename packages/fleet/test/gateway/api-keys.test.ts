@@ -1,4 +1,4 @@
-/** Keys that were proven right lately: what is remembered of them, and for how long. */
+/** The cache of recently verified keys: its content, and how long it lasts. */
 
 import { mkdtemp, rm, unlink } from "node:fs/promises";
 import { tmpdir } from "node:os";

@@ -1,4 +1,4 @@
-/** Artifacts: how they are shown, what is refused, how they are written back. */
+/** Artifacts: how they are shown, refused and written back. */
 
 import { createHash } from "node:crypto";
 import { request as httpRequest } from "node:http";
@@ -22,7 +22,7 @@ afterAll(() => stage.done());
 
 const text = (value: string) => createHash("sha256").update(value).digest("hex");
 
-/** A path as it stands, which fetch would tidy up first. */
+/** A raw path, which fetch would normalise first. */
 function rawStatus(path: string): Promise<number> {
   const { port, hostname } = new URL(stage.gateway.url);
   return new Promise((resolve, reject) => {

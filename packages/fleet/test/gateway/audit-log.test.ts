@@ -1,4 +1,4 @@
-/** The audit log's file: what is added is in it, also when it is changed for the next one, and when that cannot be done. */
+/** The audit log's file: added lines are in it, also across a rotation, and when the rotation fails. */
 
 import {
   closeSync,
@@ -28,7 +28,7 @@ beforeEach(() => {
 afterEach(() => rmSync(home, { recursive: true }));
 
 const file = (name: string) => join(home, "audit", name);
-/** What stands after the emptiness of a file that was filled. */
+/** The content after the sparse part of a filled file. */
 function requestsIn(name: string): readonly string[] {
   const { size } = statSync(file(name));
   const descriptor = openSync(file(name), "r");
@@ -44,7 +44,7 @@ const entry = (requestId: string): AuditEntry => ({
 });
 const open = (problems: unknown[] = []) => AuditLog.open(home, systemWorld(), (problem) => problems.push(problem));
 
-/** A file with nothing in it that is as long as one may get. */
+/** A sparse file of the maximum length. */
 function fill(): void {
   mkdirSync(join(home, "audit"));
   writeFileSync(file("audit.jsonl"), "");

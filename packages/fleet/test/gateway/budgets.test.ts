@@ -1,4 +1,4 @@
-/** What is written without a sandbox keeps to the workspace's disk budget, as what a sandbox writes does. */
+/** Writes without a sandbox keep to the workspace's disk budget, as the writes of a sandbox do. */
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { Caller, openStage, type Stage } from "./support/stage.ts";
 
 const KIB = 1024;
 const MAX_BYTES = 256 * KIB;
-/** Beside the four directories that every workspace has, and uploads' own drafts while they are written. */
+/** Beside the four directories of every workspace, and the drafts of running uploads. */
 const MAX_FILES = 8;
 const BLUEPRINTS: NonNullable<FleetConfig["blueprints"]> = {
   default: { limits: { diskBytes: MAX_BYTES, filesMax: MAX_FILES } },
@@ -31,7 +31,7 @@ beforeAll(async () => {
   disk = new DiskWorkspaces({ root, account: process.getuid?.() === 0 ? { uid: 59_998, gid: 59_998 } : null, world });
   const { blueprints } = resolveSettings({ home: root, blueprints: BLUEPRINTS }, {});
   stage = await openStage({
-    // Sandboxes in memory have no limits; only what is on the disk is asked about here.
+    // Sandboxes in memory have no limits; only the files on disk are tested here.
     fleet: { blueprints: { default: {}, roomy: {} } },
     more: { hostWorkspaces: hostWorkspaces(disk, world, { budgetOf: () => null }), blueprints },
   });

@@ -16,7 +16,7 @@ let port: number;
 beforeAll(async () => {
   stage = await openStage({ enrich: richBackend });
   client = new SandlotClient({ url: stage.gateway.url, apiKey: (await stage.user("alice")).key });
-  // Speaks first, as a mail or database server does, and is no HTTP.
+  // Speaks first, as a mail or database server does, and not HTTP.
   inner = createServer({ allowHalfOpen: true }, (socket) => {
     socket.write("hello\n");
     socket.on("error", () => undefined).pipe(socket);

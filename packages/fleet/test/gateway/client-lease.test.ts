@@ -1,4 +1,4 @@
-/** A lease of the client through what happens to its sandbox: it does what a lease of the library does. */
+/** A client's lease while its sandbox dies and changes: it behaves as a lease of the library. */
 
 import { inspect } from "node:util";
 import { SandlotClient } from "@sandlot/client";

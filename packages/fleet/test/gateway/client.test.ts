@@ -1,6 +1,6 @@
 /**
- * The client against a real gateway: the behavioural cases of the backend suite run through it, so that a sandbox means
- * the same on both sides of the wire.
+ * The client against a real gateway: the behavioural cases of the backend suite run through it, so that a sandbox
+ * behaves the same on both sides of the wire.
  */
 
 import { createHash } from "node:crypto";
@@ -140,14 +140,14 @@ describe("the client", () => {
     const stop = new AbortController();
     let seen: string | null = null;
     const following = (async () => {
-      // Whether the first lease was heard of is not known.
+      // The client does not know whether the first lease arrived.
       for await (const event of operator.events({ signal: stop.signal }))
         if (event?.type === "lease-acquired" && event.thread === "eventful" && event.purpose === "to be seen") {
           seen = event.purpose;
           return;
         }
     })();
-    // Only what happens once it listens is told, and nothing says when it does.
+    // It reports only events after it listens, and nothing says when it does.
     await using _lease = await operator.actingFor("suite").acquire({ thread: "eventful" });
     const asked = async () => {
       await using _another = await operator.actingFor("suite").acquire({ thread: "eventful", purpose: "to be seen" });

@@ -1,6 +1,6 @@
 /**
- * Every route that the server registers: that the document has it, that a valid request works, that a wrong one is
- * refused without a 5xx, and who may ask. Another user's identical request never shows or changes anything.
+ * Every route that the server registers: the document has it, a valid request works, a wrong one is refused without a
+ * 5xx, and only permitted keys get in. Another user's identical request never shows or changes anything.
  */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -32,7 +32,7 @@ beforeAll(async () => {
   nobody = new Caller(stage.gateway.url, "");
 });
 afterAll(async () => {
-  // Leases whose owner did not come back end by themselves; here nobody waits for that.
+  // Abandoned leases end by themselves; this test does not wait for that.
   for (const { user, thread } of await stage.fleet.list())
     if (user !== null && thread !== null) await stage.fleet.destroy({ user, thread }, { force: true });
   await stage.done();
@@ -41,7 +41,7 @@ afterAll(async () => {
 const nameOf = ({ method, url }: { method: string; url: string }) => `${method} ${url}`;
 const ownerOf = ({ who }: Entry) => (who === "operator" ? stage.operator : alice);
 
-/** The status, and the text unless the answer is endless. */
+/** The status, and the text unless the response is endless. */
 async function outcome(caller: Caller, entry: Entry, world: World): Promise<{ status: number; text: string }> {
   const [path, options] = entry.request(world);
   const stop = new AbortController();
@@ -58,7 +58,7 @@ async function outcome(caller: Caller, entry: Entry, world: World): Promise<{ st
   return { status: response.status, text: await response.text() };
 }
 
-/** Endless streams that say nothing at first are only looked at by their head. */
+/** Of endless streams that start silent only the head is checked. */
 const SILENT = new Set(["GET /v1/events"]);
 async function statusOf(caller: Caller, entry: Entry, world: World): Promise<number> {
   if (!SILENT.has(nameOf(entry))) return (await outcome(caller, entry, world)).status;
@@ -109,7 +109,7 @@ describe.each(CATALOGUE.map((entry) => [nameOf(entry), entry] as const))("%s", (
       expect(foreign.status).toBe(entry.foreign);
       expect(foreign.text).not.toContain(MARKER);
       await alice.with({ "x-sandlot-user": "bob" }).ask(403, "GET", `/v1/threads/${thread}/execs`);
-      // Whatever it was, it did nothing to alice's thread.
+      // Whatever the request was, alice's thread is unchanged.
       const look = { json: { command: `cat secret ${"/mnt/user-data/outputs/report.md"}; ls /mnt/user-data/uploads` } };
       const result = await alice.ask(200, "POST", `/v1/threads/${thread}/exec`, look);
       expect(result.stdout).toBe(`${MARKER}\n# ${MARKER}alices.txt\n`);

@@ -1,4 +1,4 @@
-/** The guide for those who come from DeerFlow names every key that can be imported, and nothing that is not there. */
+/** The guide for users of DeerFlow names every key that can be imported, and only existing things. */
 
 import { readFileSync } from "node:fs";
 import { ERRORS } from "@sandlot/contract";

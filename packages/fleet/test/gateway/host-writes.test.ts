@@ -1,4 +1,7 @@
-/** Files that the host writes into a sandbox's workspace: within the sandbox's disk budget, whatever runs inside meanwhile. */
+/**
+ * Files that the host writes into a sandbox's workspace: within the sandbox's disk budget, whatever runs inside
+ * meanwhile.
+ */
 
 import { linkSync, mkdtempSync, readdirSync, renameSync, rmSync, unlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -37,7 +40,7 @@ describe.skipIf(!hasBubblewrap)("a write by the host (skipped where bubblewrap i
     rmSync(home, { recursive: true });
   }, 60_000);
 
-  /** Taken of the last content. */
+  /** Bytes taken of the last content. */
   let sent = 0;
   async function* zeros(bytes: number, pauseMs = 0) {
     for (let count = 0; count < bytes; count += MIB) {
@@ -95,7 +98,7 @@ describe.skipIf(!hasBubblewrap)("a write by the host (skipped where bubblewrap i
     expect(await usedBytes()).toBeLessThan(BUDGET_BYTES + MIB);
   }, 60_000);
 
-  // From inside, where files that are shown mapped are closed to it while they are written, and as an account that may.
+  // From inside, where mapped files are closed to it while they are written, and as an account that may.
   test.each<[string, string, (draft: string, kept: string) => void]>([
     ["removed", "rm -f .sandlot-draft-*", (draft) => unlinkSync(draft)],
     ["moved", 'for f in .sandlot-draft-*; do mv "$f" "kept-$((n += 1))"; done', renameSync],
@@ -121,7 +124,7 @@ describe.skipIf(!hasBubblewrap)("a write by the host (skipped where bubblewrap i
       place?.close();
       await lease.sandbox.execs.kill(execId);
       expect([count > 0, ended]).toEqual([true, how === "removed" ? "file_not_found" : "disk_limit_exceeded"]);
-      // What has lost its name is not written any further.
+      // A file that lost its name is not written any further.
       expect(sent).toBeLessThan(how === "removed" ? 24 * MIB : BUDGET_BYTES + 8 * MIB);
       expect(await usedBytes()).toBeLessThan(BUDGET_BYTES + MIB);
       expect(await inside("ls target 2>&1")).toContain("No such file");

@@ -1,4 +1,6 @@
-/** Previews of servers that answer wrongly on purpose: the gateway goes on, and whoever looks at the preview gets a 502. */
+/**
+ * Previews of servers that respond wrongly on purpose: the gateway goes on, and the viewer of the preview gets a 502.
+ */
 
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
@@ -58,7 +60,7 @@ function ask(path = "/", headers: Record<string, string> = {}): Promise<Answer> 
   });
 }
 
-/** What comes back on a bare connection that asks for a WebSocket. */
+/** The response on a bare connection that requests a WebSocket. */
 function upgrade(path = "/ws", headers = `Cookie: sandlot-link=${token}\r\n`): Promise<string> {
   const { port: at } = new URL(stage.gateway.previewUrl);
   return new Promise((resolve) => {

@@ -1,6 +1,6 @@
 /**
- * A gateway is killed in the middle of fifty execs, writes and uploads, on real sandboxes. What it had acknowledged is
- * there, every file is whole, the sandboxes go on, and whoever followed a command goes on following.
+ * A gateway is killed in the middle of fifty execs, writes and uploads, on real sandboxes. Acknowledged writes are
+ * there, every file is whole, the sandboxes go on, and the followers of a command go on following.
  */
 
 import { spawn } from "node:child_process";
@@ -20,12 +20,12 @@ const FOLLOWED_LINES = 150;
 const USABLE_WITHIN_MS = 3_000;
 const WORKSPACE = "/mnt/user-data/workspace";
 
-/** A file whose every part says which writer and which turn it is from, so that a torn one is seen. */
+/** A file whose every part names its writer and turn, so that a torn one is seen. */
 function bodyOf(writer: number, turn: number): string {
   return `${writer}:${turn}\n`.repeat(20_000);
 }
 
-/** The turn that a file is from; throws when it is not one whole turn's. */
+/** The turn of a file; throws when it is not one whole turn's. */
 function turnOf(writer: number, text: string): number {
   const [first = ""] = text.split("\n", 1);
   const turn = Number(first.split(":")[1]);
@@ -136,7 +136,7 @@ describe.skipIf(!hasBubblewrap)("kill -9 of a gateway (skipped where bubblewrap 
     await lease.sandbox.spawn(counting(), { execId: "client" });
     const clientText = textThroughClient(lease.sandbox.execs.follow("client"), () => begun.add("client"));
 
-    // Everybody is in the middle of something: each writer has written, each follower has read.
+    // All are in the middle of their work: each writer has written, each follower has read.
     await until(() => begun.size > THREADS.length && writers.every(({ acknowledged }) => acknowledged >= 0), 45_000);
     const generations = await sandboxesOf(caller);
     killing.abort();
@@ -172,13 +172,13 @@ describe.skipIf(!hasBubblewrap)("kill -9 of a gateway (skipped where bubblewrap 
         `all ${THREADS.length} sandboxes usable ${Math.round(usableMs)} ms later`,
     );
     expect(usableMs).toBeLessThan(USABLE_WITHIN_MS * (await slowness()));
-    // Looking at the uploads is what clears them.
+    // Listing the uploads clears them.
     for (const thread of THREADS) expect((await caller.fetch(`/v1/threads/${thread}/uploads`)).status).toBe(200);
     expect(await strays(caller), "what was being written when the gateway died").toEqual([]);
   }, 120_000);
 });
 
-/** How many times longer than usual this machine takes now to start a Node; others may be at work on it. */
+/** How many times longer than usual this machine takes now to start a Node; it may be busy. */
 async function slowness(): Promise<number> {
   const began = performance.now();
   await once(spawn(process.execPath, ["-e", "0"], { stdio: "ignore" }), "exit");
@@ -189,7 +189,7 @@ function counting(): string {
   return `i=0; while [ $i -lt ${FOLLOWED_LINES} ]; do echo "line $i"; i=$((i+1)); sleep 0.05; done`;
 }
 
-/** Starts a command as a stream, and takes it up again with `Last-Event-ID` when the gateway is another. */
+/** Starts a command as a stream, and resumes it with `Last-Event-ID` when the gateway is another. */
 async function follow(caller: Caller, thread: string, killed: AbortSignal, onText: () => void): Promise<string> {
   const init = {
     method: "POST",
@@ -242,7 +242,7 @@ async function sandboxesOf(caller: Caller): Promise<readonly string[]> {
   return sandboxes.map(({ sandboxId, thread, generation }) => `${thread} ${sandboxId} ${generation}`).sort();
 }
 
-/** Files that nobody asked for. */
+/** Unrequested files. */
 async function strays(caller: Caller): Promise<readonly string[]> {
   const found: string[] = [];
   for (const thread of THREADS) {

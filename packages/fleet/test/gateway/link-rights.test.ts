@@ -1,4 +1,4 @@
-/** What a preview link and an AIO URL may still do after their key, their thread or their time is gone. */
+/** The remaining rights of a preview link and an AIO URL after their key, their thread or their time is gone. */
 
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -44,7 +44,7 @@ async function newCaller(thread: string, more: { scope?: "platform"; blueprints?
 }
 
 interface Way {
-  /** Asks for a path below the link. */
+  /** Requests a path below the link. */
   ask(path: string): Promise<Response>;
   url: string;
   headers: Record<string, string>;
@@ -74,7 +74,7 @@ async function refusal(response: Response): Promise<[number, string]> {
   return [response.status, error.code];
 }
 
-/** How long until what was begun is cut off. */
+/** How long until running requests are cut off. */
 async function cutAfterMs(response: Response): Promise<number> {
   const began = performance.now();
   await expect(response.text()).rejects.toThrow();
@@ -96,7 +96,7 @@ describe.each(ways)("%s", (kind, make) => {
     const thread = `${name}-purged`;
     const { caller } = await newCaller(thread);
     const link = await make(caller, thread);
-    // As the command line does without a gateway: no route hears of it.
+    // As the command line does without a gateway: no route sees it.
     await stage.fleet.destroy({ user: "alice", thread }, { purge: true, force: true });
     expect(await refusal(await link.ask("/page"))).toEqual([404, "thread_not_found"]);
     expect(await stage.fleet.findThread({ user: "alice", thread })).toBeNull();

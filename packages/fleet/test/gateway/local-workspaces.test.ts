@@ -1,6 +1,6 @@
 /**
- * Uploads, artifacts and branches with real sandboxes on this machine: none is started for them, what is placed is there
- * inside at once, and what a sandbox plants leads nowhere.
+ * Uploads, artifacts and branches with real sandboxes on this machine: none is started for them, placed files are
+ * inside at once, and planted links lead nowhere.
  */
 
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -124,7 +124,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
       alice.call("PUT", `/v1/threads/w11/files/content?path=${ROOT}/workspace/${path}`, { body, headers });
     expect((await put("plain", "late", { "if-match": etag })).status).toBe(412);
     expect((await put("deep/er/new", "made", { "if-none-match": "*" })).status).toBe(200);
-    // Through a link it is the sandbox that writes, where the link leads inside.
+    // Through a link the sandbox writes, where the link leads inside.
     expect((await put("link", "through")).status).toBe(200);
     expect((await put("out", "evil")).status).toBeGreaterThanOrEqual(400);
     const seen = await run("w11", `cd ${ROOT}/workspace; cat plain deep/er/new; stat -c %U deep/er deep/er/new; ls -A`);

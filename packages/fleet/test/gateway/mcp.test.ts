@@ -1,4 +1,4 @@
-/** MCP through a gateway: the same keys, the same threads, and leases that are given back. */
+/** MCP through a gateway: the same keys, the same threads, and released leases. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { openStage, type Stage } from "./support/stage.ts";
@@ -16,7 +16,7 @@ let id = 0;
 const message = (method: string, params: object) => ({ json: { jsonrpc: "2.0", id: ++id, method, params }, headers });
 const run = (command: string) => message("tools/call", { name: "bash", arguments: { command, description: "test" } });
 
-/** The answer, as JSON or as the one event that it came in. */
+/** The response, as JSON or as its one event. */
 async function answerOf(
   response: Response,
 ): Promise<{ result?: { tools?: { name: string }[]; content?: { text: string }[] } }> {

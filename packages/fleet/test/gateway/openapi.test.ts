@@ -1,4 +1,4 @@
-/** The OpenAPI document: that linters and generators find nothing wrong with it, and that it says what the gateway does. */
+/** The OpenAPI document: linters and generators find no fault in it, and it matches the gateway. */
 
 import { createConfig, lintFromString } from "@redocly/openapi-core";
 import { afterAll, beforeAll, expect, test } from "vitest";

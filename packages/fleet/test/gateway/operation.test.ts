@@ -1,4 +1,4 @@
-/** Running a gateway: draining, restarting on the same home, events that go on, slow readers, what the log shows. */
+/** Running a gateway: draining, restarting on the same home, resumed events, slow readers, and the log. */
 
 import { connect } from "node:net";
 import pino from "pino";
@@ -68,7 +68,7 @@ describe("a gateway that is stopped", () => {
     const running = async () => (await alice.ask<Execs>(200, "GET", "/v1/threads/t/execs")).execs.length;
     await expect.poll(running).toBe(1);
     await stage.done();
-    // Had it been waited for, this test would have run out of time.
+    // A wait for it would have exceeded the test's time.
     expect(await call).toBeNull();
   });
 
@@ -142,7 +142,7 @@ describe("events", () => {
 describe("a client that reads nothing", () => {
   const FLOOD_BYTES = 9_000_000;
 
-  /** Asks for more than the kernel takes for it, and does not read it. */
+  /** Requests more than the kernel buffers, and does not read it. */
   async function flooded(stage: Stage) {
     const alice = await stage.user("alice");
     const { port, hostname, host } = new URL(stage.gateway.url);
@@ -160,7 +160,7 @@ describe("a client that reads nothing", () => {
   }
 
   test("slows nobody else, and gets the rest when it reads", async () => {
-    // As long as this test: nobody is cut off in it.
+    // As long as this test: no connection is cut off in it.
     const stage = await openStage({ settings: { bodyStallMs: 120_000 } });
     try {
       const { alice, socket } = await flooded(stage);
@@ -171,7 +171,7 @@ describe("a client that reads nothing", () => {
       expect(await openStreams()).toBe("1");
       for (let count = 0; count < 20; count += 1)
         await alice.ask(200, "POST", "/v1/threads/quick/exec", { json: { command: "echo quick" } });
-      // All of them were answered while it still stood there, with nothing taken.
+      // All of them got responses while it still stalled, with nothing read.
       expect([await openStreams(), socket.bytesRead]).toEqual(["1", 0]);
       let received = "";
       for await (const piece of socket.setEncoding("latin1")) received += piece;
@@ -219,7 +219,7 @@ describe("a body that does not come", () => {
         });
       expect(await sent(alice.key)).toBe("");
       expect(await sent("unknown")).toMatch(/^HTTP\/1\.1 401 /);
-      // Much longer than a body may take: what was sent whole is not awaited.
+      // Much longer than a body may take: a completely sent one is not awaited.
       const slow = await alice.ask(200, "POST", "/v1/threads/t/exec", { json: { command: "sleep 0.7; echo done" } });
       expect(slow).toMatchObject({ stdout: "done\n" });
     } finally {

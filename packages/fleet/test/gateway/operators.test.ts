@@ -1,4 +1,4 @@
-/** What operators do to sandboxes that belong to nobody, and to leases that nobody renews. */
+/** The operators' actions on sandboxes without an owner, and on leases that no caller renews. */
 
 import { expect, test } from "vitest";
 import { openStage } from "./support/stage.ts";

@@ -1,4 +1,4 @@
-/** What a command has printed until now, through a gateway with real sandboxes: of a background command and of a session. */
+/** The output of a command so far, through a gateway with real sandboxes: of a background command and of a session. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,6 +1,7 @@
 /**
- * What large output of one sandbox costs everybody else: the processor time of each turn of the event loop of a process that
- * is fleet and gateway. The sandbox and its daemon are processes of their own, and callers take bytes without looking at them.
+ * The cost of one sandbox's large output for all others: the processor time of each turn of the event loop of a process
+ * that is fleet and gateway. The sandbox and its daemon are separate processes, and callers take bytes without parsing
+ * them.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -30,7 +31,7 @@ describe.skipIf(!hasBubblewrap)("large output of one sandbox (skipped where bubb
     ({ fleet } = await openFleetAndHost({ home, backend: "local" }));
     gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 } });
     ({ key } = await gateway.keys.create({ scope: "user", user: "alice" }));
-    // What is loaded and compiled at first use is not the output's fault.
+    // Loading and compiling at the first use must not count.
     for (const how of [{}, { accept: "text/event-stream" }]) await taken(how, "printf a; printf b >&2");
     for (let count = 0; count < 3; count++) await taken({}, ZEROS);
   }, 120_000);
@@ -42,7 +43,7 @@ describe.skipIf(!hasBubblewrap)("large output of one sandbox (skipped where bubb
     rmSync(home, { recursive: true });
   }, 60_000);
 
-  /** The length of the answer to a command, and its status. */
+  /** The length of a command's response, and its status. */
   function taken(headers: Record<string, string>, command: string, more: object = {}): Promise<[number, number]> {
     return new Promise((resolve, reject) => {
       const asked = request(`${gateway.url}/v1/threads/big/exec`, {

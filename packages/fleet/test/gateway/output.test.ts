@@ -1,4 +1,4 @@
-/** Output of commands through a gateway: what a caller who waits gets of it, and what a caller gets who reads it as it comes. */
+/** Output of commands through a gateway: for a caller that waits, and for a caller that reads it as it comes. */
 
 import { request } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,4 @@
-/** Previews: links, cookies, HTTP and WebSocket into a port, on an origin that is not the gateway's. */
+/** Previews: links, cookies, HTTP and WebSocket into a port, on another origin than the gateway's. */
 
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";

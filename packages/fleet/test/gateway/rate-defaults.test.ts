@@ -1,4 +1,4 @@
-/** The rate limits that a gateway has without being told: room for an agent that works in parallel, an end for a loop. */
+/** The default rate limits of a gateway: room for an agent that works in parallel, an end for a loop. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";

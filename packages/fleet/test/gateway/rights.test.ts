@@ -1,4 +1,4 @@
-/** What a user's key may see and end: the threads and sandboxes of its own user, and nothing else. */
+/** The rights of a user's key: it sees and ends the threads and sandboxes of its own user, and nothing else. */
 
 import { SandlotClient } from "@sandlot/client";
 import { isSandlotError } from "@sandlot/contract";
@@ -28,7 +28,7 @@ describe("threads", () => {
     expect(await clientOf(alice).stopThread("list-a")).toEqual({ outcome: "stopped" });
     const listed = async () =>
       (await clientOf(alice).listThreads()).map(({ user, thread, sandbox }) => [user, thread, sandbox?.state ?? null]);
-    // A moment after its last request, a sandbox is let go.
+    // A moment after its last request, a sandbox is released.
     await expect.poll(listed, { timeout: 5_000 }).toContainEqual(["alice", "list-b", "parked"]);
     const shown = await listed();
     expect(shown).toContainEqual(["alice", "list-a", null]);

@@ -1,4 +1,4 @@
-/** Who gets in, and who does not: keys, scopes, Host, Origin, limits. */
+/** Authorisation: keys, scopes, Host, Origin, limits. */
 
 import { execFileSync } from "node:child_process";
 import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
@@ -218,7 +218,7 @@ describe("limits", () => {
     const small = await openStage({ settings: { rate: { perKeyPerSecond: 1, perUserPerSecond: 1, burst: 3 } } });
     try {
       const dora = await small.user("dora");
-      // Together: one after another, a slow machine would take long enough for more.
+      // Together: in sequence, a slow machine would refill the limit meanwhile.
       const answers = await Promise.all(Array.from({ length: 30 }, () => dora.call("GET", "/v1/threads/t/execs")));
       const refused = answers.filter(({ status }) => status === 429);
       expect(answers.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(3);

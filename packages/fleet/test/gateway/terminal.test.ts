@@ -1,4 +1,4 @@
-/** The terminal's WebSocket: bytes, size, reattaching, flow control, and who is let in. */
+/** The terminal's WebSocket: bytes, size, reattaching, flow control, and authorisation. */
 
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * A gateway keeps a thread's lease for a second after its last request, and nothing else notices: not a stop, not a caller that waits
- * for room, not the end of the gateway.
+ * A gateway keeps a thread's lease for a second after its last request, without any visible effect: on a stop, on a
+ * caller that waits for room, or on the end of the gateway.
  */
 
 import type { ThreadId, UserId } from "@sandlot/contract";
@@ -16,7 +16,7 @@ async function scene(config: FleetConfig = {}) {
   const stage = newStage(config);
   const instance = await stage.open();
   const threads = new ThreadUse(instance.fleet, instance.world);
-  /** What a route does: a lease, one command, and the lease back. */
+  /** The steps of a route: acquire a lease, run one command, release the lease. */
   const request = async (thread: string) => {
     const lease = await stage.until(threads.acquire(keyOf(thread), "a request"));
     await stage.until(lease.sandbox.exec("true"));
@@ -43,7 +43,7 @@ describe("a lease that a request gave back", () => {
     await stage.advance(1_100);
     expect(await holders("t1")).toEqual([]);
     expect(eventsOf("sandbox-parked")).toHaveLength(1);
-    // Every request had a lease of its own; none is left.
+    // Every request had its own lease; none is left.
     expect(eventsOf("lease-acquired")).toHaveLength(6);
     expect(eventsOf("lease-released")).toHaveLength(6);
   });

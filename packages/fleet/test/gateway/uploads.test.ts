@@ -258,7 +258,7 @@ describe("under DeerFlow's roof", () => {
     });
     expect(passedOver).toMatchObject({ success: true, skipped_files: [] });
     expect(passedOver.files.map(({ filename }) => filename)).toEqual(["fine"]);
-    // Ours names what it left out.
+    // Our API names the omitted files.
     const ours = await alice.ask<Reply>(200, "POST", "/v1/threads/d/uploads", { body: named("..", "fine") });
     expect(ours).toMatchObject({ success: false, skippedFiles: [".."] });
     await alice.ask(422, "POST", "/api/threads/a%2Fb/uploads", { body: named("fine") });

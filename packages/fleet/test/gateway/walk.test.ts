@@ -1,4 +1,4 @@
-/** The everyday walk: a lease, a command, a file, the way back. */
+/** The everyday walk: a lease, a command, a file, the release. */
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { allEvents, outputOf } from "./support/sse.ts";

@@ -1,4 +1,4 @@
-/** A real browser (Debian's chromium) of its own for each page, whose profile goes with it. */
+/** A separate real browser (Debian's chromium) for each page, whose profile goes with it. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -31,7 +31,7 @@ export async function browse<T>(
   }
 }
 
-/** What the page shows when it has settled, or when its time is up. */
+/** The content of the page when it has settled, or when its time is up. */
 export function dumpDom(url: string, ...more: string[]): Promise<string> {
   const read = async (browser: ChildProcess) => {
     let shown = "";
@@ -42,7 +42,7 @@ export function dumpDom(url: string, ...more: string[]): Promise<string> {
   return browse(url, read, "--dump-dom", ...more);
 }
 
-/** One page of a browser, driven by its own protocol: what is evaluated in it, real clicks, and what its console said. */
+/** One page of a browser, driven by its own protocol: evaluated scripts, real clicks, and its console. */
 export interface DrivenPage {
   evaluate<T>(expression: string): Promise<T>;
   /** With the mouse, in the middle of the first element that the selector finds. */

@@ -1,8 +1,8 @@
-/** One route with a request that its owner may make. What the catalogue is made of. */
+/** An entry of the catalogue: one route with a request that its owner may make. */
 
 import type { CallOptions } from "./stage.ts";
 
-/** What the owner has made before each request. Every secret text contains `MARKER`. */
+/** The owner's data before each request. Every secret text contains `MARKER`. */
 export interface World {
   readonly thread: string;
   readonly leaseId: string;
@@ -10,7 +10,7 @@ export interface World {
   readonly terminalId: string;
   readonly sandboxId: string;
   readonly etag: string;
-  /** A key that nobody needs any more. */
+  /** A key that is no longer needed. */
   readonly keyId: string;
 }
 
@@ -20,17 +20,17 @@ export const ROOT = "/mnt/user-data";
 export interface Entry {
   readonly method: string;
   readonly url: string;
-  /** Who may ask: the owner of the thread, any key, operators, or anybody. */
+  /** Permitted callers: the owner of the thread, any key, operators, or all. */
   readonly who: "owner" | "any" | "operator" | "open";
   readonly status: number;
-  /** What another user gets for the identical request. Their own threads are empty, so some of it is a success. */
+  /** Another user's result for the identical request. Their own threads are empty, so some of it is a success. */
   readonly foreign?: number;
   readonly request: (world: World) => readonly [path: string, options?: CallOptions];
-  /** The answer is a stream that does not end by itself. */
+  /** The response is a stream that does not end by itself. */
   readonly endless?: boolean;
-  /** Bodies that are not valid, each refused with a 4xx. */
+  /** Invalid bodies, each refused with a 4xx. */
   readonly invalid?: readonly unknown[];
-  /** Addresses that are not valid, each refused with a 4xx. */
+  /** Invalid addresses, each refused with a 4xx. */
   readonly invalidPaths?: (world: World) => readonly string[];
 }
 

@@ -194,7 +194,7 @@ export const FILE_ENTRIES: readonly Entry[] = [
     method: "PUT",
     url: "/api/threads/:thread/artifacts/*",
     who: "owner",
-    // The hash is not the file's; that it is told apart from a missing file is the point.
+    // The hash is not the file's: the response must differ from that for a missing file.
     status: 412,
     foreign: 404,
     request: (world) => [

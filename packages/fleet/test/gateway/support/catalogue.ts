@@ -1,5 +1,5 @@
 /**
- * Every route with a request that its owner may make, on things that exist. The contract test and the matrix of
+ * Every route with a request that its owner may make, on existing things. The contract test and the matrix of
  * authorisation walk it; it must name exactly the routes that the server registers.
  */
 
@@ -212,7 +212,7 @@ export const CATALOGUE: readonly Entry[] = [
     method: "GET",
     url: "/v1/threads/:thread/terminal",
     who: "owner",
-    // Without an upgrade; the WebSocket has tests of its own.
+    // Without an upgrade; the WebSocket has its own tests.
     status: 422,
     foreign: 422,
     request: (world) => [thread(world, "/terminal")],
@@ -298,7 +298,7 @@ export const CATALOGUE: readonly Entry[] = [
       method,
       url: "/mcp/threads/:thread",
       who: "owner",
-      // The protocol's own answer of a server without sessions.
+      // The protocol's response of a server without sessions.
       status: 405,
       foreign: 405,
       request: (world) => [`/mcp/threads/${world.thread}`, { headers: MCP_HEADERS }],
@@ -307,7 +307,7 @@ export const CATALOGUE: readonly Entry[] = [
   ...FILE_ENTRIES,
 ];
 
-/** Brings everything into being that the catalogue's requests are about. */
+/** Creates everything that the catalogue's requests are about. */
 export async function prepare(owner: Caller, name: string, keyId: string): Promise<World> {
   const at = `/v1/threads/${name}`;
   const lease = await owner.ask<{ leaseId: string; sandboxId: string }>(201, "POST", `${at}/leases`, {

@@ -1,4 +1,4 @@
-/** Small documents of every kind that is converted, made by hand, and archives that are meant to hurt. */
+/** Small handmade documents of every convertible kind, and malicious archives. */
 
 import { crc32, deflateRawSync } from "node:zlib";
 

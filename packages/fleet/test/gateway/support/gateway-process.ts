@@ -1,4 +1,4 @@
-/** `sandlot serve` as a process of its own, on real sandboxes, so that it can be killed. */
+/** `sandlot serve` as a separate process, on real sandboxes, so that it can be killed. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -26,7 +26,7 @@ export function requestPreview(
   });
 }
 
-/** Follows a link once, and gives what a browser would send from then on. */
+/** Follows a link once, and returns the headers that a browser would send from then on. */
 export async function previewCookie(previewUrl: string, link: URL): Promise<string> {
   const { headers } = await requestPreview(previewUrl, link, { accept: "text/html" });
   return (headers["set-cookie"] ?? []).map((cookie) => cookie.split(";")[0]).join("; ");

@@ -1,6 +1,6 @@
 /**
- * The memory backend with what it lacks, as far as a gateway's test needs it: terminals that echo, a watch, sessions
- * that remember a directory, and ports that are ports of this machine.
+ * The memory backend with additions for a gateway's tests: terminals that echo, a watch, sessions that remember a
+ * directory, and ports that are ports of this machine.
  */
 
 import { connect } from "node:net";

@@ -1,4 +1,4 @@
-/** Reads server-sent events, so that a test can look at them one by one. */
+/** Reads server-sent events one by one. */
 
 export interface SseEvent {
   readonly event: string;

@@ -1,6 +1,6 @@
 /**
- * A gateway over a fleet in memory, with a home of its own, and callers of every scope. `done` fails when anything is
- * left: a lease, an open stream, a file outside the home.
+ * A gateway over a fleet in memory, with its own home, and callers of every scope. `done` fails when anything is left:
+ * a lease, an open stream, a file outside the home.
  */
 
 import { mkdtemp, rm } from "node:fs/promises";
@@ -27,7 +27,7 @@ export interface Stage {
   readonly operator: Caller;
   readonly platform: Caller;
   user(name: string): Promise<Caller>;
-  /** Lets the thread's sandbox die by itself, as a crash would. */
+  /** Ends the thread's sandbox, as a crash would. */
   crash(thread: string): Promise<void>;
   done(): Promise<void>;
 }
@@ -36,7 +36,7 @@ export interface StageOptions {
   readonly settings?: GatewayConfig;
   readonly fleet?: FleetConfig;
   readonly more?: Partial<GatewayOptions>;
-  /** Gives the backend something more than it has. */
+  /** Extends the backend. */
   readonly enrich?: (backend: Backend) => Backend;
 }
 
@@ -47,7 +47,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** One key and what it can ask. */
+/** One key and its requests. */
 export class Caller {
   readonly url: string;
   readonly key: string;
@@ -84,7 +84,7 @@ export class Caller {
     });
   }
 
-  /** The answer as JSON, after its status was checked. */
+  /** The response as JSON, after its status was checked. */
   async ask<T = Record<string, unknown>>(
     status: number,
     method: string,
