@@ -1,4 +1,4 @@
-/** The command that an error names for a missing package mends it: it installs where this package looks. */
+/** The command that an error names for a missing package fixes it: it installs where this package looks. */
 
 import { existsSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -18,7 +18,7 @@ function place(name = "plain"): string {
   return join(root, name);
 }
 
-/** What npm puts below a `node_modules`. */
+/** The entries that npm puts below a `node_modules`. */
 function put(modules: string, name: string): string {
   mkdirSync(join(modules, name), { recursive: true });
   writeFileSync(join(modules, name, "package.json"), JSON.stringify({ name, version: "5.0.0", main: "index.js" }));

@@ -1,4 +1,4 @@
-/** The edges of the Feishu channel: what people type, how much they drop, a platform and strangers that misbehave. */
+/** The edges of the Feishu channel: odd messages, many files, a misbehaving platform and strangers. */
 
 import { createServer } from "node:http";
 import { type AddressInfo, connect } from "node:net";
@@ -95,7 +95,7 @@ describe("the platform", () => {
   test("a rate limit that does not end is a failure of the file, told to the sender; the answer waits it out", async () => {
     await using scene = await openScene();
     scene.platform.files.set("om_r/k", stored("content"));
-    // Three attempts at the file, with four requests each; then some for the answer.
+    // Three attempts at the file, with four requests each; then some for the reply.
     scene.platform.refusals.push(...Array.from({ length: 14 }, () => "rate-limit" as const));
     await scene.platform.push(event("file", { file_key: "k", file_name: "f" }, { id: "om_r" }));
     await waitFor(() => scene.platform.replies.length === 1);

@@ -1,6 +1,7 @@
 /**
- * A stand-in for Feishu's open platform on the loopback: tokens that expire, files that belong to one message each, rate
- * limits, downloads that break, events over a long connection in its binary frames or by signed webhook, and repeated ones.
+ * A stand-in for Feishu's open platform on the loopback: tokens that expire, files that belong to one message each,
+ * rate limits, broken downloads, events over a long connection in its binary frames or by signed webhook, and repeated
+ * events.
  */
 
 import { createCipheriv, createHash, randomBytes } from "node:crypto";
@@ -31,15 +32,15 @@ export class FeishuStandIn implements AsyncDisposable {
   /** Acknowledgements of events, by the id of the frame. */
   readonly acknowledged = new Map<string, number>();
   tokensIssued = 0;
-  /** Requests with a token that is no longer taken. */
+  /** Requests with an expired token. */
   tokensRefused = 0;
-  /** Downloads that their reader ended before they were over. */
+  /** Downloads that their reader ended early. */
   downloadsEnded = 0;
   /** The next requests are refused like this. */
   readonly refusals: ("rate-limit" | "server-error" | "silence")[] = [];
-  /** How often a client may try to come back; -1: for ever. */
+  /** How often a client may try to reconnect; -1: without limit. */
   reconnectCount = -1;
-  /** Nobody gets a connection. */
+  /** Every connection is refused. */
   isDown = false;
   #token = "";
   #socket: WebSocket | null = null;
@@ -56,12 +57,12 @@ export class FeishuStandIn implements AsyncDisposable {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The token that clients hold is no longer taken. */
+  /** The clients' token is no longer accepted. */
   expireToken(): void {
     this.#token = "";
   }
 
-  /** Sends an event over the long connection, `times` times, as the platform does when it sees no answer. */
+  /** Sends an event over the long connection, `times` times, as the platform does without an acknowledgement. */
   async push(event: object, times = 1, frames = 1): Promise<void> {
     const whole = Buffer.from(JSON.stringify(event));
     const size = Math.ceil(whole.length / frames);
@@ -76,14 +77,14 @@ export class FeishuStandIn implements AsyncDisposable {
     }
   }
 
-  /** The connection breaks; the SDK comes back by itself. */
+  /** The connection breaks; the SDK reconnects by itself. */
   dropConnection(): void {
     this.#socket?.terminate();
     this.#socket = null;
   }
 
   async connected(timeoutMs?: number): Promise<void> {
-    // The client listens from its first ping on; what is sent before is lost.
+    // The client listens from its first ping on; earlier events are lost.
     await waitFor(() => this.#socket !== null && this.#pinged.has(this.#socket), timeoutMs);
   }
 
@@ -193,7 +194,7 @@ export class FeishuStandIn implements AsyncDisposable {
   #takeReply(messageId: string, body: Record<string, unknown>, response: ServerResponse): undefined {
     const { text } = JSON.parse(String(body.content)) as { text: string };
     const uuid = String(body.uuid);
-    // The platform shows an answer with the same uuid once.
+    // The platform shows a reply with the same uuid once.
     if (!this.replies.some((reply) => reply.uuid === uuid)) this.replies.push({ messageId, text, uuid });
     json(response, 200, { code: 0, msg: "success", data: { message_id: `om_reply_${this.replies.length}` } });
   }

@@ -1,4 +1,4 @@
-/** A Feishu channel over a fleet in memory, through the real SDK, with the stand-in of the platform on its other side. */
+/** A Feishu channel over a fleet in memory, through the real SDK, connected to the stand-in of the platform. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -21,7 +21,7 @@ export interface Scene extends AsyncDisposable {
   readonly messages: ChannelMessage[];
   readonly errors: unknown[];
   leaseCount(): number;
-  /** What lies in the uploads of a message's thread. */
+  /** The uploads of a message's thread. */
   uploads(message: ChannelMessage): Promise<Record<string, string>>;
 }
 
@@ -85,11 +85,14 @@ export async function openScene(
   };
 }
 
-/** How long files are put together. */
+/** How long files are batched. */
 export const BATCH_MS = 750;
 const LONG_MS = 30_000;
 
-/** A world in which batches, and waiting of half a minute and more, end when the test says so, however slow the machine is. */
+/**
+ * A world in which batches, and waits of half a minute and more, end when the test says so, however slow the machine
+ * is.
+ */
 export class Patience {
   readonly #waiting = new Set<{ readonly delayMs: number; readonly fire: () => void }>();
   readonly world: World;
@@ -105,7 +108,7 @@ export class Patience {
     this.world = Object.assign(Object.create(world) as World, { timer });
   }
 
-  /** Ends what is being waited for that long; tells how many were. */
+  /** Ends the waits of that length; returns their number. */
   end(delayMs: number): number {
     const due = [...this.#waiting].filter((waiting) => waiting.delayMs === delayMs);
     for (const waiting of due) {

@@ -43,7 +43,7 @@ describe("messages over the long connection", () => {
       "报告 1_1.pdf": "third",
     });
     expect(scene.platform.replies.find(({ messageId }) => messageId === "om_a")?.text).toBe(`got: ${mine.text}`);
-    // Whose file is not in the message that was asked for.
+    // The file is not in the requested message.
     expect(scene.messages.find(({ files }) => files.length === 1)?.text).toBe(
       "Failed to obtain the [file]: it could not be downloaded",
     );

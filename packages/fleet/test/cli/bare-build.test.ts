@@ -1,4 +1,4 @@
-/** What `npm start` builds is enough to serve: the bundles alone, in a checkout where the compiler has never run. */
+/** The build of `npm start` is enough to serve: the bundles alone, in a checkout where the compiler has never run. */
 
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
@@ -24,7 +24,7 @@ function bareCheckout(): string {
   return checkout;
 }
 
-/** Ours link to the packages beside them, so they are made anew. */
+/** Our packages link to their neighbours, so these links are made anew. */
 function linkAll(from: string, to: string): void {
   mkdirSync(to);
   for (const name of readdirSync(from)) if (name !== "@sandlot") symlinkSync(join(from, name), join(to, name));

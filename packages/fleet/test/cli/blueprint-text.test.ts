@@ -1,4 +1,4 @@
-/** What `config check` and `doctor` say of a blueprint's limits and network. */
+/** The output of `config check` and `doctor` for a blueprint's limits and network. */
 
 import { expect, it } from "vitest";
 import { blueprintText, unlimitedText } from "../../src/cli/blueprint-text.ts";

@@ -15,7 +15,7 @@ beforeAll(async () => {
   script = (await runCli(["completion", "bash"])).stdout;
 });
 
-/** What bash offers for these words; the last one is what is being typed. */
+/** Bash's offers for these words; the last one is being typed. */
 function offered(...words: string[]): readonly string[] {
   const program = `${script}
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _sandlot; printf '%s\\n' "\${COMPREPLY[@]}"`;
@@ -78,7 +78,7 @@ describe("completion in other shells", () => {
     expect((await runCli(["completion", "tcsh"])).code).toBe(2);
   }, 60_000);
 
-  // A shell in a terminal of its own, to which a Tab is sent: sourced, and as a file of $fpath, which is run for that very Tab.
+  // A shell in its own terminal, which gets a Tab: sourced, and as a file of $fpath, which is run for that very Tab.
   it.for(["source $1/_sandlot", "fpath=($1 $fpath)"])(
     "completes in zsh (%s) with the first Tab",
     { timeout: 90_000 },
@@ -111,7 +111,7 @@ zpty -d shell`;
   it("is understood by fish, which offers what bash offers", async (context) => {
     if (!installed("fish")) return context.skip("fish is not installed");
     const { stdout } = await runCli(["completion", "fish"]);
-    // Without a known terminal it would warn about that; with a configuration it would make itself one.
+    // Without a known terminal fish would warn; without `--no-config` it would write a configuration.
     const options = { encoding: "utf8", env: { ...process.env, TERM: "xterm" } } as const;
     const checked = spawnSync("fish", ["--no-config", "-n", "-c", stdout], options);
     expect(checked).toMatchObject({ status: 0, stderr: "" });

@@ -9,7 +9,7 @@ import { runCli } from "./run-cli.ts";
 const folder = mkdtempSync(join(tmpdir(), "sandlot-demo-test-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** A temporary directory and a home of its own, so that leftovers are seen wherever they are. */
+/** A separate temporary directory and home, so that leftovers are seen wherever they are. */
 function places(name: string) {
   const temporary = join(folder, name, "tmp");
   const home = join(folder, name, "home");
@@ -44,7 +44,7 @@ it("tells the whole story and leaves nothing behind", async () => {
   expect(stdout.split("\n").filter((line) => line.length > 100)).toEqual([]);
   expect(readdirSync(temporary)).toEqual([]);
   expect(readdirSync(parent)).toEqual(["tmp"]);
-  // Promised are three seconds on an idle machine; tests share theirs.
+  // The promise is three seconds on an idle machine; tests share theirs.
   expect(durationMs).toBeLessThan(10_000);
 });
 

@@ -1,6 +1,4 @@
-/**
- * What `npm start` runs, when npm is ended: npm hands its signal to a shell, and shells hand on none.
- */
+/** The processes of `npm start` when npm is ended: npm passes its signal to a shell, and shells pass on none. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,7 +12,7 @@ const script = (endWithParent: boolean, first = "") => `
   await run("sleep", ["60"], { endWithParent: ${endWithParent}, onStart });
 `;
 
-/** Ends the shell in the moment in which `run` starts something. */
+/** Ends the shell in the moment in which `run` starts a process. */
 const ORPHANED_BY_SPAWN = `
   import childProcess from "node:child_process";
   import { syncBuiltinESMExports } from "node:module";

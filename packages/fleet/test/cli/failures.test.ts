@@ -1,4 +1,4 @@
-/** What a person reads when a command failed. */
+/** The text that a person reads when a command failed. */
 
 import { SandlotError } from "@sandlot/contract";
 import { expect, test } from "vitest";

@@ -1,4 +1,4 @@
-/** `cp`, `ls`, `rm` and `explain` through a gateway: whole directories, odd names, and what this machine refuses. */
+/** `cp`, `ls`, `rm` and `explain` through a gateway: whole directories, odd names, and refusals of this machine. */
 
 import {
   chmodSync,
@@ -58,7 +58,7 @@ describe("cp", () => {
 
   it("takes whole directories in and out, whatever the names are, and tells of what it leaves out", async () => {
     const put = await cli("cp", tree, "t1:copy");
-    // Whoever copies for a backup must not take a part for the whole.
+    // A backup must not mistake a part for the whole.
     expect(put).toMatchObject({ code: 1, stdout: "" });
     expect(put.stderr).toContain(`left out, neither file nor directory: ${join(tree, "link")}\n`);
     expect(put.stderr).toMatch(/-> \/mnt\/user-data\/workspace\/copy \(10 files, \d+ bytes\)\n/);
@@ -130,7 +130,7 @@ describe("cp", () => {
   ])("refuses %s in one line", async (_, args, words) => {
     const { code, stdout, stderr } = await cli("cp", ...args);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    // Where the machine is slow, it says how far it is before.
+    // On a slow machine it reports progress first.
     expect(stderr).toMatch(/^(Copying .*\n)*error invalid_request: .*\n {2}What to do: .*\n$/);
     expect(stderr).toContain(words);
   });

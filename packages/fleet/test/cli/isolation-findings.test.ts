@@ -1,4 +1,4 @@
-/** What the doctor says of how far sandboxes, daemons and other accounts are kept apart. */
+/** The doctor's findings about the separation of sandboxes, daemons and other accounts. */
 
 import { expect, it } from "vitest";
 import { closedDaemonFinding, processListFinding, remapFinding } from "../../src/backend/doctor/isolation-findings.ts";

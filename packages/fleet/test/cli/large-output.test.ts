@@ -1,6 +1,7 @@
 /**
- * Output far beyond the ring, through the command line: every byte arrives, whoever is slow, and nobody holds much of it.
- * `SANDLOT_LARGE_OUTPUT_BYTES=1073741824` makes it a gibibyte; the peak memory of every process is printed.
+ * Output far beyond the ring, through the command line: every byte arrives, however slow a reader is, and no process
+ * buffers much. `SANDLOT_LARGE_OUTPUT_BYTES=1073741824` makes it a gibibyte; the peak memory of every process is
+ * printed.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -61,7 +62,7 @@ describe.skipIf(!hasBubblewrap)("large output (skipped where bubblewrap is not i
     }
   }
 
-  /** The slow one reads nothing for a while, then in bursts: longer than any buffer on the way lasts. */
+  /** The slow reader pauses for a while, then reads in bursts: longer than any buffer on the way lasts. */
   async function catThroughCli(at: Readonly<Record<string, string>>, reader: "fast" | "slow") {
     const child = spawn(process.execPath, ["--conditions=sandlot-source", MAIN, "exec", "-t", "big", "--", "cat f"], {
       env: { ...process.env, NO_COLOR: "1", ...at },

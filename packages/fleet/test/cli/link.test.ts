@@ -1,4 +1,6 @@
-/** `npm run link` and `npm run unlink`: the command line of this checkout in a folder of the PATH, and gone again. */
+/**
+ * `npm run link` and `npm run unlink`: the command line of this checkout in a folder of the PATH, and removed again.
+ */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -28,7 +30,7 @@ test("a link runs this checkout from any folder, and says when its own is not in
     version: string;
   };
   expect([said.stdout, said.stderr]).toEqual([`${version}\n`, ""]);
-  // A second time is the same, and what was linked can be taken away.
+  // A second run changes nothing, and the link can be removed.
   expect(link(folder).status).toBe(0);
   expect(link("--remove", folder).status).toBe(0);
   expect(existsSync(join(folder, "sandlot"))).toBe(false);

@@ -1,4 +1,7 @@
-/** `sandlot logs` watches: no command waits for it, and it says what it missed. With a fleet of its own and through a gateway. */
+/**
+ * `sandlot logs` watches: no command waits for it, and it reports what it missed. With its own fleet and through a
+ * gateway.
+ */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +15,7 @@ import { systemWorld } from "../../src/world/system-world.ts";
 import { hasBubblewrap } from "../gateway/support/gateway-process.ts";
 import { runHere } from "./run-here.ts";
 
-/** More than the sandbox holds and every connection on the way has room for. */
+/** More than the room of the sandbox and of every connection on the way. */
 const TOTAL = 4 * SANDBOX_LIMITS.execOutputMaxBytes;
 const GAP = /^\[(?:the first )?(\d+) bytes of stdout are no longer held\]$/gm;
 const root = mkdtempSync(join(tmpdir(), "sll-"));

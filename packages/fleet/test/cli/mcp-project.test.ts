@@ -14,7 +14,7 @@ import { MAIN } from "./run-cli.ts";
 
 const isRoot = process.getuid?.() === 0;
 
-/** A person's project, and what else they have, in a directory of theirs. */
+/** A person's project, and their other files, in one directory. */
 function person(uid: number) {
   const directory = mkdtempSync(join(tmpdir(), "sl-person-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));

@@ -26,7 +26,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true });
 });
 
-/** A server that is no gateway and writes down which key it was sent. */
+/** A server that is no gateway and records the key it gets. */
 async function withForeignServer<T>(port: number, work: (url: string) => Promise<T>): Promise<T> {
   const server: Server = createServer((request, response) => {
     seen.push(request.headers.authorization);
@@ -79,7 +79,7 @@ it("sends it to no process that has taken the port of a killed gateway", async (
     expect((await ps(url, {}, other)).stderr).toContain("no gateway of it runs on this machine");
   });
   expect(seen).toEqual([]);
-  // The next gateway of that home removes what the killed one left, and its own file when it stops.
+  // The next gateway of that home removes the killed one's leftovers, and its own file when it stops.
   const next = await startGatewayProcess(other, { port: 0 });
   const files = readdirSync(join(other, "gateways"));
   expect(files).toHaveLength(1);

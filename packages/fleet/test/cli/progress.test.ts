@@ -1,4 +1,4 @@
-/** What a terminal shows while a command takes long: one line that is rewritten, and goes. */
+/** A terminal during a long command: one line that is rewritten, and goes. */
 
 import { expect, test } from "vitest";
 import { withProgress, withPullProgress } from "../../src/cli/progress.ts";

@@ -1,6 +1,6 @@
 /**
- * `sandlot ps` on a home where something is left to do: the quick look gives no list of its own there and changes nothing,
- * so that both ways show the same.
+ * `sandlot ps` on a home with pending work: the quick look gives no list of its own there and changes nothing, so that
+ * both ways show the same.
  */
 
 import { existsSync, mkdtempSync, readdirSync, renameSync, rmSync } from "node:fs";
@@ -95,7 +95,7 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
     await store.stop({ sandboxId, generation, actor, reason: "destroyed", purge: false, mode: { kind: "force" } });
   }
 
-  /** Looks quickly, and finds the home as it was. */
+  /** Looks quickly, and finds the home unchanged. */
   async function lookedAt(): Promise<readonly SandboxSummary[] | null> {
     const before = await contents();
     const seen = await quickLook(config, {});
@@ -158,7 +158,7 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
   it.each(unsettled)("%s", async (_, prepare, settled) => {
     await inStore(prepare);
     expect(await lookedAt()).toBeNull();
-    // A fleet clears up, and then both ways show the same.
+    // A fleet cleans up, and then both ways show the same.
     await expect.poll(ps).toEqual(settled);
     await expect
       .poll(async () => (await lookedAt())?.map(({ thread, state }) => [thread, state]))

@@ -1,4 +1,4 @@
-/** The command line as a child process: as it is built, where what was built is the present source; otherwise from source. */
+/** The command line as a child process: the build where it matches the present source; otherwise from source. */
 
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
@@ -6,7 +6,7 @@ import { isBuilt } from "../../../../scripts/build.mjs";
 
 const place = isBuilt({ withTypes: false }) ? "../../bin/sandlot.mjs" : "../../src/cli/main.ts";
 export const MAIN = fileURLToPath(new URL(place, import.meta.url));
-/** What was compiled is kept in the checkout, not in the home of the person who runs the tests. */
+/** The compile cache is in the checkout, not in the home of the person who runs the tests. */
 export const CACHE = { XDG_CACHE_HOME: fileURLToPath(new URL("../../../../.cache", import.meta.url)) };
 
 export interface Ended {
@@ -20,7 +20,7 @@ export function runCli(args: readonly string[], environment: NodeJS.ProcessEnv =
   return runScript(MAIN, args, { environment });
 }
 
-/** `onOutput` is called with everything printed so far, and how to send a signal. */
+/** `onOutput` gets everything printed so far, and a function to send a signal. */
 export function runScript(
   script: string,
   args: readonly string[],

@@ -3,7 +3,7 @@
 import { run } from "../../src/cli/program.ts";
 import type { Ended } from "./run-cli.ts";
 
-/** Interrupted as soon as what it has printed matches `until`. Each write of bytes takes as long as `slow` does. */
+/** Interrupted as soon as its output matches `until`. Each write of bytes takes as long as `slow` does. */
 export async function runHere(
   args: readonly string[],
   environment: Readonly<Record<string, string>>,

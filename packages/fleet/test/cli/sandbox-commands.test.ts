@@ -104,7 +104,7 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("cp", "t1:deep/copy.bin", join(home, "back.bin"))).code).toBe(0);
     expect([...readFileSync(join(home, "back.bin"))]).toEqual([0, 1, 2, 255]);
     expect((await cli("cp", file, join(home, "other"))).code).toBe(1);
-    // A thread's own directories go by their names, and what ends with a slash is a directory.
+    // A thread's own directories go by their names, and a trailing slash means a directory.
     expect((await cli("cp", file, "t1:uploads/")).stderr).toContain("-> /mnt/user-data/uploads/local.bin (4 bytes)");
     expect((await cli("ls", "t1:uploads/")).stdout).toContain("/mnt/user-data/uploads/local.bin");
     expect((await cli("rm", "-t", "t1")).stdout).toContain("its files are kept");

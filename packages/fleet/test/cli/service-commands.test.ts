@@ -1,4 +1,4 @@
-/** `serve`, `keys`, `bench` and `doctor`: what wins over what, what they say when they cannot, and what they measure. */
+/** `serve`, `keys`, `bench` and `doctor`: the precedence of settings, the errors, and the measurements. */
 
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** What a command loads before it does anything: the time that every start takes. Of the built command line. */
+/** The modules a command loads before it does anything: the time that every start takes. Of the built command line. */
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -38,7 +38,7 @@ function start(args: readonly string[], environment: Record<string, string> = {}
   return stdout;
 }
 
-/** The text of everything of ours that a command has loaded. */
+/** The text of all our modules that a command has loaded. */
 function loadedBy(args: readonly string[], environment: Record<string, string> = {}): string {
   const folder = join(home, "coverage");
   start(args, { ...environment, NODE_V8_COVERAGE: folder });

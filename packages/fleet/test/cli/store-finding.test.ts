@@ -1,4 +1,4 @@
-/** What `sandlot doctor` says of the place of the store. */
+/** The output of `sandlot doctor` for the place of the store. */
 
 import { expect, test } from "vitest";
 import { sqliteFinding } from "../../src/store/sqlite/doctor.ts";

@@ -130,7 +130,7 @@ describe("a user's key", () => {
   it("gets AIO URLs, and ends one or all of its own", async () => {
     const urls = [await alice("aio", "-t", "deer", "--ttl", "10m"), await alice("aio", "-t", "deer")];
     for (const { stdout } of urls) expect(stdout).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/aio\/[0-9a-f]{96}\n$/);
-    // The memory backend has no AIO API: a URL that is good is told so.
+    // The memory backend has no AIO API: a good URL gets that error.
     const statuses = () => Promise.all(urls.map(async ({ stdout }) => (await fetch(stdout.trim())).status));
     expect(await statuses()).toEqual([501, 501]);
     const [, linkId = ""] = /--revoke ([0-9a-f]{48})\n/.exec(urls[0]?.stderr ?? "") ?? [];

@@ -1,11 +1,11 @@
-/** Run by interruption.test.ts: waits for a signal, closes unless told to hang, and says what it does. */
+/** Run by interruption.test.ts: waits for a signal, closes unless an argument makes it hang, and prints its steps. */
 
 import { Interruption, interruptible } from "../../src/cli/interruption.ts";
 
 const hangs = process.argv.includes("--hang");
 
 process.exitCode = await interruptible(async (signal) => {
-  // Something that is open keeps the process alive.
+  // An open handle keeps the process alive.
   const open = setInterval(() => {}, 1_000);
   console.log("waiting");
   await new Promise((resolve) => signal.addEventListener("abort", resolve));

@@ -1,4 +1,4 @@
-/** The limits that a blueprint has when it does not say. */
+/** The limits of a blueprint that sets none. */
 
 import { describe, expect, it } from "vitest";
 import { defaultLimits } from "../../src/config/default-limits.ts";
@@ -30,7 +30,7 @@ describe("default limits", () => {
       diskBytes: 2 * GIB,
       filesMax: 100_000,
     });
-    // A file system that counts no files, and a system that tells nothing.
+    // A file system that counts no files, and a system without information.
     expect(defaultLimits({ ...machine, diskFiles: 0, pidMax: 0 })).toMatchObject({ filesMax: 500_000, pidsMax: 2_048 });
   });
 

@@ -1,4 +1,4 @@
-/** The type of a configuration, which is generated: an editor shows what the schema says about every key. */
+/** The generated type of a configuration: an editor shows the schema's description of every key. */
 
 import { readFileSync } from "node:fs";
 import { expect, expectTypeOf, test } from "vitest";

@@ -1,4 +1,4 @@
-/** What `resolveSettings` says about a wrong configuration, for tests that look at it. */
+/** The refusal of `resolveSettings` for a wrong configuration. */
 
 import { type ErrorDetails, isSandlotError } from "@sandlot/contract";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";
@@ -6,7 +6,7 @@ import type { Environment } from "../../src/config/variables.ts";
 
 export const ENVIRONMENT: Environment = { HOME: "/home/tester" };
 
-/** The details of the `config_invalid` that this configuration is answered with. */
+/** The details of the `config_invalid` error for this configuration. */
 export function refusalOf(config: unknown, environment: Environment = ENVIRONMENT): ErrorDetails["config_invalid"] {
   try {
     resolveSettings(config, environment);

@@ -1,6 +1,6 @@
 /**
- * Adding a backend or a store takes its folder and its entry: here a toy of each is added to a copy of the registry, and
- * configuration, defaults, refusals, identity, doctor and a fleet work with them on the usual way.
+ * Adding a backend or a store takes its folder and its entry: this test adds a toy of each to a copy of the registry,
+ * and configuration, defaults, refusals, identity, doctor and a fleet work with them as usual.
  */
 
 import { mkdtempSync, rmSync } from "node:fs";
@@ -33,7 +33,7 @@ const toySchema = z
   .describe("The toy backend.");
 type ToyConfig = z.output<typeof toySchema>;
 
-/** An engine far away: no workspaces on this host, limits of its own. */
+/** A remote engine: no workspaces on this host, its own limits. */
 const toyBackend: BackendEntry<ToyConfig, ToyConfig> = {
   name: "toy",
   about: "a toy",

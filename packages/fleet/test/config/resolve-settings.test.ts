@@ -17,7 +17,7 @@ describe("the defaults", () => {
     const { store: _, network: _network, mount: _mount, ...values } = DEFAULTS;
     expect(settings).toMatchObject(values);
     expect(settings.store).toEqual({ type: "sqlite", path: "/home/tester/.local/state/sandlot/fleet.db" });
-    // What lived in the memory of another process is nothing that a real backend could find.
+    // A real backend cannot find a sandbox in the memory of another process.
     const { store } = resolveSettings({ backend: "memory" }, ENVIRONMENT);
     expect(store).toEqual({ type: "sqlite", path: "/home/tester/.local/state/sandlot/fleet-memory.db" });
     expect(settings.blueprints.default).toMatchObject({

@@ -27,7 +27,7 @@ describe("a value", () => {
     ["$$$$", "$$"],
     ["$${A}", "${A}"],
     ["$$$${A}", "$${A}"],
-    ["$DOLLAR", "$A ${A} $$"], // What a variable contains is not looked at again.
+    ["$DOLLAR", "$A ${A} $$"], // The content of a variable is not expanded again.
     ["{A}", "{A}"],
     ["A\n$A\n", "A\n1\n"],
   ])("%j comes to %j", (text, value) => {
@@ -91,7 +91,7 @@ describe("any value", () => {
             fc.constantFrom("a", "_", "9", "{", "}", "-", " ", "\n", "é").map((text) => ({ text, value: text })),
             fc.constant({ text: "$$", value: "$" }),
             known.map((key) => ({ text: `\${${key}}`, value: variables[key]! })),
-            // A bare reference ends where a character stands that no name can have.
+            // A bare reference ends at the first character that no name can have.
             fc.tuple(known, fc.constantFrom("-", " ", "/", "}", "$$", "é")).map(([key, end]) => ({
               text: `$${key}${end}`,
               value: `${variables[key]}${end === "$$" ? "$" : end}`,

@@ -1,4 +1,4 @@
-/** docs/configuration.md says what the schema of configurations says. */
+/** docs/configuration.md matches the schema of configurations. */
 
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";

@@ -1,4 +1,7 @@
-/** The documents' text, read as data: links, code blocks, tables; and the commands, invariants and mutants that they may name. */
+/**
+ * The documents' text, read as data: links, code blocks, tables; and the commands, invariants and mutants that they may
+ * name.
+ */
 
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,7 +12,7 @@ export function read(path: string): string {
   return readFileSync(join(ROOT, path), "utf8");
 }
 
-/** Every document that is written by hand: at the root, in `docs`, and beside each package. */
+/** Every handwritten document: at the root, in `docs`, and beside each package. */
 export function documentPaths(): string[] {
   const below = (folder: string) =>
     readdirSync(join(ROOT, folder))
@@ -30,7 +33,7 @@ export function isThere(path: string): boolean {
   return existsSync(join(ROOT, path));
 }
 
-/** Where relative links of a document lead, as paths below the repository. Code is not looked at. */
+/** The targets of a document's relative links, as paths below the repository. Code is skipped. */
 export function linkTargets(path: string): string[] {
   const prose = read(path)
     .replace(/^```[\s\S]*?^```/gm, "")
@@ -47,7 +50,7 @@ export function codeBlocks(path: string, language: string): string[] {
   return [...read(path).matchAll(fence)].map(([, code = ""]) => code);
 }
 
-/** The cells of a table's rows, header and rule left out. */
+/** The cells of a table's rows, without header and rule. */
 export function tableRows(text: string): string[][] {
   const lines = text.split("\n").filter((line) => line.startsWith("|"));
   return lines
@@ -60,7 +63,7 @@ export function tableRows(text: string): string[][] {
     );
 }
 
-/** `null`: the command is there, and prints what is named. Otherwise what is missing. */
+/** `null`: the command exists, and prints the named result. Otherwise the missing part. */
 export function problemOfCommand(command: string, title: string | null): string | null {
   const [, verb, first = ""] = command.split(" ");
   const script = verb === "run" ? first : (verb ?? "");

@@ -1,6 +1,6 @@
 /**
- * What shows each numbered promise of the documents: `S-` in docs/SPECIFICATION.md, `A-` in docs/LIFECYCLE.md, `C-` in
- * docs/CONCURRENCY.md. `npm run docs:tests` finds the files and writes docs/specification-tests.md.
+ * The proof of each numbered promise of the documents: `S-` in docs/SPECIFICATION.md, `A-` in docs/LIFECYCLE.md, `C-`
+ * in docs/CONCURRENCY.md. `npm run docs:tests` finds the files and writes docs/specification-tests.md.
  *
  *   a hundred callers of one thread share one create      a test, or a case of a suite, by its title
  *   limits.test.ts › never exceed the limit               the same, where several files have a test of that title

@@ -1,4 +1,4 @@
-/** What the READMEs say of the library is so: the first program runs, and prints what they show. */
+/** The READMEs are right about the library: the first program runs, and prints the shown output. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,7 +1,7 @@
 /**
- * docs/specification-tests.md: every numbered promise of the documents with what shows it. Tests are named by their titles in
- * `proofs.ts` and looked for in the sources, so that a test may move; a title that no test has is a problem, and so is a
- * promise without proof.
+ * docs/specification-tests.md: every numbered promise of the documents with its proof. `proofs.ts` names tests by their
+ * titles, and the sources are searched for them, so that a test may move. A title without a test is a problem, and so
+ * is a promise without proof.
  */
 
 import { readdirSync } from "node:fs";
@@ -43,7 +43,7 @@ export function promisesOf(letter: keyof typeof NUMBERED): Promised[] {
 
 const LETTERS = Object.keys(NUMBERED) as (keyof typeof NUMBERED)[];
 
-/** Empty when every promise is numbered in order, has a proof, and every proof is there. */
+/** Empty when every promise is numbered in order, has a proof, and every proof exists. */
 export function problems(proofsById: typeof PROOFS = PROOFS): string[] {
   const promised = LETTERS.flatMap((letter) => promisesOf(letter).map((one, index) => ({ ...one, letter, index })));
   const misnumbered = promised.filter(({ id, letter, index }) => id !== `${letter}-${index + 1}`);

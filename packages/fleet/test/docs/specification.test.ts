@@ -1,4 +1,7 @@
-/** The documents name only what is there: promises with their proofs, rules with their checks, links with their targets. */
+/**
+ * The documents name only existing things: promises with their proofs, rules with their checks, links with their
+ * targets.
+ */
 
 import { describe, expect, test } from "vitest";
 import {

@@ -1,4 +1,4 @@
-/** docs/wire-protocol.md names every route that a fleet may call at a daemon, and the headers that go with each request. */
+/** docs/wire-protocol.md names every route of a daemon that a fleet may call, and the headers of each request. */
 
 import { DAEMON_HEADERS } from "@sandlot/contract";
 import { expect, test } from "vitest";
@@ -11,7 +11,7 @@ test("it names every route", () => {
   const routes = Object.keys(DAEMON_LIMITS).map((path) => path.replace("/sandlot/", ""));
   expect(routes.length).toBeGreaterThan(30);
   const named = (route: string) => page.includes(`/sandlot/${route}\``) || listed(route);
-  // Files, and what only asks, stand together: one row or one table has their common beginning.
+  // Files, and read-only requests, stand together: one row or one table has their common prefix.
   const listed = (route: string) => new RegExp(`\`[^\`]*\\b${route.replace("files/", "")}\\b[^\`]*\``).test(page);
   expect(routes.filter((route) => !named(route))).toEqual([]);
 });

@@ -1,6 +1,4 @@
-/**
- * Explain: why is it alive, why was it stopped, who holds it, since when.
- */
+/** Explain: why a sandbox is alive or was stopped, its holders, and since when. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../support/stage.ts";

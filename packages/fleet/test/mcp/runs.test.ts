@@ -40,7 +40,7 @@ test("who makes many runs in a thread forgets that thread's oldest, and never on
   expect(runs.of(owner("t1"), "used").toolBox).toBe(used.toolBox);
   expect(runs.of(owner("t2")).toolBox).toBe(neighbour);
   busy.done();
-  // Using one makes it the newest; the others go before it.
+  // A use makes a run the newest; the others go before it.
   for (let n = 0; n < 99; n++) runs.of(owner("t1"), `more ${n}`);
   expect(ended).not.toContain(used.toolBox);
   runs.of(owner("t1"), "one more");

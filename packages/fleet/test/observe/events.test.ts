@@ -1,6 +1,4 @@
-/**
- * Events: what happened, in the order in which it did.
- */
+/** Events: in the order of their facts. */
 
 import type { FleetEventType } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * Where a secret that commands get must not be found: argument lists of processes, logs, events, traces, audits, lists of commands,
- * and every file that Sandlot writes. Each place is shown to be looked into by something that is found there.
+ * Where a secret of commands must not be found: argument lists of processes, logs, events, traces, audits, lists of
+ * commands, and every file that Sandlot writes. A control value found in each place proves that the search covers it.
  */
 
 import { spawnSync } from "node:child_process";
@@ -19,7 +19,7 @@ import { systemWorld } from "../../src/world/system-world.ts";
 
 const SECRET = "s3cr3t-value-0815-abcdef";
 const FORMS = [SECRET, [...SECRET].reverse().join(""), Buffer.from(SECRET).toString("base64").slice(0, 24)];
-/** What the test itself puts where it looks. */
+/** The test's own control values. */
 const MARK = "marked-command-4711";
 
 afterEach(() => trace.disable());
@@ -49,13 +49,13 @@ function recordSpans(): unknown[] {
   return seen;
 }
 
-/** The argument lists of every process on this machine that can be seen. */
+/** The argument lists of every visible process on this machine. */
 function argumentLists(): string {
   const pids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
   return pids.map((pid) => readOr(`/proc/${pid}/cmdline`)).join("\n");
 }
 
-/** Everything below the fleet's home, except what commands themselves wrote into their workspace. */
+/** Everything below the fleet's home, except the commands' own writes in their workspace. */
 function filesBelow(home: string): string {
   const found = readdirSync(home, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   const ours = found.filter(({ parentPath }) => !parentPath.endsWith("/user-data/workspace"));
@@ -66,7 +66,7 @@ function readOr(path: string): string {
   try {
     return readFileSync(path, "latin1");
   } catch {
-    // A process that has ended, or a file that went, holds nothing.
+    // A process that has ended, or a removed file, holds nothing.
     return "";
   }
 }

@@ -73,7 +73,7 @@ function collect(): Seen[] {
   return seen;
 }
 
-/** Registered once, as in a process: a tracer remembers the provider that it has found. */
+/** Registered once, as in a process: a tracer keeps the first provider that it finds. */
 let seen: Seen[] = [];
 afterAll(() => {
   trace.disable();

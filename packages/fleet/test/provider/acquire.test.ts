@@ -1,6 +1,4 @@
-/**
- * Acquire: who gets which sandbox, and what a lease is. How long it may take is in `deadlines.test.ts`.
- */
+/** Acquire: which caller gets which sandbox, and the meaning of a lease. `deadlines.test.ts` tests its duration. */
 
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
@@ -83,7 +81,7 @@ describe("acquire", () => {
     expect(stage.objects()).toEqual([]);
     expect(await stage.records()).toEqual([]);
     expect(stage.engine.leftovers()).toMatchObject({ markers: 0, slots: 0, homes: 1 });
-    // Nobody can ask for this one's workspace again.
+    // No caller can request this one's workspace again.
     await stage.refusal("create_failed", fleet.acquire());
     expect(stage.engine.leftovers()).toMatchObject({ markers: 0, slots: 0, homes: 1 });
   });
@@ -100,7 +98,7 @@ describe("acquire and release at the same time", () => {
     const second = await stage.until(fleet.acquire({ thread: "t1" }));
     gate.open();
     await stage.until(releasing.promise, 0);
-    // Before any beat could have healed it.
+    // Before any heartbeat could have healed it.
     expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
     await stage.advance(20_000);
     expect(Object.keys((await stage.recordOf("t1"))?.holders ?? {})).toEqual([fleet.instanceId]);
@@ -152,7 +150,7 @@ describe("acquire and release at the same time", () => {
     const acquiring = watched(a.fleet.acquire({ thread: "t1" }));
     await stage.settle();
     const doomed = await stage.recordOf("t1");
-    // Its end is not confirmed before the connection is there.
+    // Its end is not confirmed before the connection exists.
     const stopping = b.backend.hang("destroy");
     const destroying = watched(b.fleet.destroy({ thread: "t1" }, { force: true }));
     await stage.advance(5_000);
@@ -248,7 +246,7 @@ describe("a lease", () => {
     );
     await stage.until(lease.release());
     restore();
-    // The next beat says what is still held, and so heals the release that got lost.
+    // The next heartbeat lists the holds, and so heals the lost release.
     await stage.advance(10_000);
     expect((await stage.recordOf("t1"))?.holders).toEqual({});
   });

@@ -1,6 +1,4 @@
-/**
- * Bad input is refused with a typed error before anything is made.
- */
+/** Bad input is refused with a typed error before anything is created. */
 
 import type { ErrorCode } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,4 @@
-/**
- * Shutting down: drain, hand over, and nothing that can keep a fleet from closing.
- */
+/** Shutting down: drain, hand over, and no obstacle to closing a fleet. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../support/stage.ts";

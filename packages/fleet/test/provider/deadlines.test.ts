@@ -1,6 +1,4 @@
-/**
- * Deadlines of an acquire: what a caller is told when its time is up, and what counts against it.
- */
+/** Deadlines of an acquire: the error when the time is up, and what counts against it. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../support/stage.ts";

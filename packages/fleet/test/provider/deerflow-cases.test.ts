@@ -1,6 +1,4 @@
-/**
- * What made the users of the system before this one open issues: each case is a promise here.
- */
+/** Issues that users of DeerFlow's sandbox provider opened: each case is a promise here. */
 
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,4 @@
-/**
- * Destroying on request, and what others see of it.
- */
+/** Destroying on request, as other callers see it. */
 
 import { describe, expect, test } from "vitest";
 import type { Gate } from "../support/interception.ts";

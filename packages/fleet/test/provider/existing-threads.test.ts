@@ -1,6 +1,6 @@
 /**
- * Acquiring only a thread that exists, as a preview link or an AIO URL does: one that has neither a sandbox nor files is refused,
- * also when it is purged at any moment of the acquire.
+ * Acquiring only an existing thread, as a preview link or an AIO URL does: a thread without a sandbox and files is
+ * refused, also when it is purged at any moment of the acquire.
  */
 
 import type { ThreadId, UserId } from "@sandlot/contract";
@@ -18,7 +18,7 @@ async function stagedThread(stage: Stage) {
   return { a, b };
 }
 
-/** Nothing was made, or what was made is gone. */
+/** Nothing was created, or all of it is gone. */
 async function expectNothing(stage: Stage) {
   await stage.advance(60_000);
   expect([stage.objects(), await stage.records()]).toEqual([[], []]);

@@ -1,6 +1,4 @@
-/**
- * Destroying with `purge`: the workspace goes along, and nothing of it is left for a later sandbox.
- */
+/** Destroying with `purge`: the workspace goes along, and a later sandbox sees nothing of its content. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../support/stage.ts";

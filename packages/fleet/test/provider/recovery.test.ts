@@ -1,6 +1,4 @@
-/**
- * After a loss: what a lease says about it, who is told, and which objects still answer.
- */
+/** After a loss: the lease's report, the notified callers, and the objects that still work. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../support/stage.ts";

@@ -1,6 +1,6 @@
 /**
- * How many answers of the store an acquire waits for, one after the other, on each of its ways. With a store across a
- * network each of them is a round trip.
+ * How many sequential store responses an acquire waits for, on each of its paths. With a store across a network each of
+ * them is a round trip.
  */
 
 import { describe, expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { newStageOn, STORE_KINDS } from "../support/stage.ts";
 
 type Opened = Awaited<ReturnType<ReturnType<typeof newStageOn>["open"]>>;
 
-/** The steps that were asked of the store while an acquire ran, in their order. Each was answered before the next. */
+/** The store steps of an acquire, in their order. Each got its response before the next. */
 async function stepsOf(instance: Opened, acquire: () => Promise<unknown>) {
   const asked: string[] = [];
   const stops = ACQUIRE_STEPS.map((name) =>
@@ -23,7 +23,9 @@ async function stepsOf(instance: Opened, acquire: () => Promise<unknown>) {
   return { asked };
 }
 
-/** Everything but the beats, which are sent all the time, and the confirmation of a bind, which is not waited for. */
+/**
+ * Everything except the heartbeats, which are sent all the time, and the confirmation of a bind, which is not awaited.
+ */
 const ACQUIRE_STEPS =
   "take hold unhold reserve publish bind get find list census meta sessions stop takeOver claimForRemoval".split(
     " ",

@@ -1,6 +1,6 @@
 /**
- * Warm and anonymous sandboxes, the maximum lifetime, and several instances over one store. What several instances must
- * agree on is checked on every store.
+ * Warm and anonymous sandboxes, the maximum lifetime, and several instances over one store. Every store is tested for
+ * the agreement of several instances.
  */
 
 import { describe, expect, test } from "vitest";

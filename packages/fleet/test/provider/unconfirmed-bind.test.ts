@@ -1,6 +1,4 @@
-/**
- * A blank is bound, and the store is told so without a caller waiting for it. What happens when it is never told.
- */
+/** A bind is confirmed to the store without a waiting caller. These tests lose the confirmation. */
 
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
@@ -20,7 +18,7 @@ describe("a bind whose confirmation got lost", () => {
     await first.sandbox.exec("echo x > /tmp/scratch");
     expect((await stage.recordOf("t1"))?.boundFrom).not.toBeNull();
     await stage.until(first.release());
-    // Who used it has reached its daemon, so there is nothing left to confirm.
+    // A caller that used it has reached its daemon, so nothing is left to confirm.
     expect((await stage.recordOf("t1"))?.boundFrom).toBeNull();
     await using second = await stage.until(fleet.acquire({ thread: "t1" }));
     expect(second.recovery.kind).toBe("same");

@@ -1,4 +1,4 @@
-/** What a newcomer meets first: a mistyped option is refused, and what is printed is short. */
+/** A newcomer's first mistake: a mistyped option is refused, and the output is short. */
 
 import { inspect } from "node:util";
 import { SandlotClient } from "@sandlot/client";
@@ -17,7 +17,7 @@ test("acquire({ tread }) is refused instead of giving a sandbox without a thread
   await expect(fleet.acquire(mistyped)).rejects.toMatchObject(refusal);
   await expect(fleet.warm({ thread: "t", blueprnt: "x" } as never)).rejects.toMatchObject({ code: "invalid_request" });
   expect(await fleet.list()).toEqual([]);
-  // Nothing listens there: it is refused before anybody is asked.
+  // Nothing listens there: the call is refused before any request.
   const client = new SandlotClient({ url: "http://127.0.0.1:1", retriesMax: 0 });
   await expect(client.acquire(mistyped)).rejects.toMatchObject(refusal);
 });

@@ -1,4 +1,4 @@
-/** The connection pool and the response parser, against a peer that sends whatever a test wants. */
+/** The connection pool and the response parser, against a peer that sends any bytes of a test. */
 
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -10,7 +10,7 @@ let server: Server;
 let pool: ConnectionPool;
 /** Every connection that was ever made, in order. */
 let sockets: Socket[];
-/** What the peer does with each piece that it gets. */
+/** The peer's reaction to each received piece. */
 let onPiece: (socket: Socket, piece: string) => void;
 
 const HEAD = "GET / HTTP/1.1\r\n\r\n";

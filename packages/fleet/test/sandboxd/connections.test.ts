@@ -12,7 +12,7 @@ let server: Server;
 let connections: Connections;
 /** Every connection that was ever made, in order. */
 let sockets: Socket[];
-/** What the peer does with each piece that it gets. */
+/** The peer's reaction to each received piece. */
 let onPiece: (piece: string, socket: Socket) => void;
 
 beforeEach(async () => {

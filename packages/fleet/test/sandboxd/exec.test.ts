@@ -60,7 +60,7 @@ describe("a command", () => {
     expect((await sandbox.exec("cat", { stdin: "" })).stdout).toBe("");
     expect((await sandbox.exec("wc -c", { stdin: bytes })).stdout.trim()).toBe("300000");
     expect((await sandbox.exec("cat")).stdout).toBe("");
-    // One that does not read it is no problem.
+    // A command that does not read it is no problem.
     expect(await sandbox.exec("exit 4", { stdin: bytes })).toMatchObject({ exitCode: 4 });
   });
 
@@ -135,7 +135,7 @@ describe("a command", () => {
       await sleep(100);
       process.kill(daemon.pid, "SIGSTOP");
       const second = wave("second");
-      // All of the first end while nobody looks.
+      // All of the first end without a follower.
       await sleep(700);
       process.kill(daemon.pid, "SIGCONT");
       const results = await Promise.all([...first, ...second]);
@@ -277,7 +277,7 @@ describe("the background", () => {
 });
 
 describe("the end of a process tree", () => {
-  /** Something of every way to get away: a child, one forked twice, one in a session of its own, one that ignores TERM. */
+  /** One process for every way to escape: a child, one forked twice, one in its own session, one that ignores TERM. */
   const tree = (file: string) => `
     note() { echo $1 >> ${file}; }
     sleep 300 & note $!

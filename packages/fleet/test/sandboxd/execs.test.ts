@@ -48,7 +48,7 @@ describe("a signal", () => {
     const trap = `trap 'echo got' USR1; trap 'exit 5' INT; echo ready; while :; do sleep 0.02; done`;
     await sandbox.spawn(trap, { execId: "trap" });
     await sandbox.execs.waitForOutput("trap", "ready", { timeoutMs: 5_000 });
-    // Its child, a sleep, dies of this one.
+    // Its child, a sleep, dies of this signal.
     expect(await sandbox.execs.signal("trap", "SIGUSR1")).toBe(true);
     await sandbox.execs.waitForOutput("trap", "got", { timeoutMs: 5_000 });
     expect(await sandbox.execs.signal("trap", "SIGINT")).toBe(true);
@@ -86,7 +86,7 @@ describe.each([{ how: "with" }, { how: "without", environment: { PATH: "/nowhere
       await sandbox.execs.waitForOutput("cat", "first second", { timeoutMs: 5_000 });
       await sandbox.execs.writeStdin("cat", new Uint8Array([0x74, 0x68, 0x0a]), { end: true });
       const result = await sandbox.exec(["/bin/cat"], { execId: "cat" }).catch((error: SandlotError) => error.code);
-      // Another call than the first one: it kept its stdin open.
+      // Another call than the first one: that one kept its stdin open.
       expect(result).toBe("exec_conflict");
       let output = "";
       for await (const event of sandbox.execs.follow("cat"))
@@ -154,7 +154,7 @@ describe("the limit on what runs", () => {
     expect(await sandbox.spawn("sleep 60", { execId: "a" })).toMatchObject({ execId: "a" });
     await sandbox.execs.kill("a");
     expect((await sandbox.exec("echo room")).stdout).toBe("room\n");
-    // What a command has left in the background is not one that runs.
+    // A background process that a command left does not count as a running command.
     await sandbox.exec("sleep 60 > /dev/null 2>&1 &");
     expect((await sandbox.exec("echo room")).stdout).toBe("room\n");
   });

@@ -1,4 +1,4 @@
-/** Small questions that the tests of the daemon ask. */
+/** Small assertions for the tests of the daemon. */
 
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -14,7 +14,7 @@ export async function code(call: Promise<unknown>): Promise<string> {
   return "no error";
 }
 
-/** Whether a process runs; one that has ended but was not waited for does not. */
+/** Whether a process runs; a zombie does not. */
 export function isAlive(pid: number): boolean {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "latin1");

@@ -128,7 +128,7 @@ describe("writing", () => {
       throw failure;
     }
     const beside = sandbox.exec("sleep 0.5; echo fine");
-    // It is the caller's own error, and nobody else's business.
+    // It is the caller's own error, and affects no other call.
     await expect(files.upload(at("f"), broken())).rejects.toBe(failure);
     expect((await beside).stdout).toBe("fine\n");
     await expect.poll(() => readdirSync(root)).toEqual(["f"]);
@@ -209,7 +209,7 @@ describe("writing", () => {
     );
     await files.write("/dev/null", "gone");
     expect(statSync("/dev/null").isCharacterDevice()).toBe(true);
-    // A large body that is refused does not spoil the connection.
+    // A refused large body does not spoil the connection.
     expect(await code(files.write(at("dir"), Buffer.alloc(5_000_000)))).toBe("is_a_directory");
     expect((await sandbox.exec("echo fine")).stdout).toBe("fine\n");
   });
@@ -239,7 +239,7 @@ describe("names", () => {
     symlinkSync("b", at("a/leads"));
     await files.mkdir(at("a/leads/further"));
     await files.remove(at("a/b/further"));
-    // The kernel says of every name there that it does not exist, and of its directory that it does.
+    // The kernel reports every name there as missing, and its directory as present.
     for (const make of ["mkdir", "write", "append"] as const) {
       expect(await code(files[make]("/proc/x/y", ""))).toBe("permission_denied");
     }

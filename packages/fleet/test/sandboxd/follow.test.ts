@@ -97,7 +97,7 @@ describe("a spawned command", () => {
     let covered = 0;
     let gaps = 0;
     for await (const event of sandbox.execs.follow(execId)) {
-      // Away for a while: the command prints on meanwhile.
+      // Disconnected for a while: the command goes on printing.
       if (covered === 0) await sleep(1_500);
       if (event.type === "output") {
         expect(event.offset).toBe(covered);

@@ -1,4 +1,4 @@
-/** The connection that is held, against a daemon that greets in every way an HTTP server may. */
+/** The held connection, against a daemon that greets in every way an HTTP server may. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server, type Socket } from "node:net";

@@ -1,5 +1,5 @@
 /**
- * Daemons that were replaced by what ran beside them, one finding each. The seeded run over every call is
+ * Daemons that a process inside has replaced, one finding each. The seeded run over every call is
  * `tests/hostile-daemon`.
  */
 
@@ -23,11 +23,11 @@ let server: Server;
 let sockets: Set<Socket>;
 let target: DaemonTarget;
 let attachment: DaemonAttachment;
-/** By path; what is not here is answered as our daemon does. */
+/** By path; any other path gets our daemon's response. */
 let answers: Record<string, (request: IncomingMessage, response: ServerResponse) => void>;
 let onUpgrade: (request: IncomingMessage, socket: Socket, head: Buffer) => void;
 
-/** How much sooner deadlines come. */
+/** The factor that shortens deadlines. */
 let haste = 1;
 const system = systemWorld();
 const world: World = { ...system, timer: (delayMs, fire, options) => system.timer(delayMs / haste, fire, options) };
@@ -240,7 +240,7 @@ describe("a daemon that was replaced", () => {
 });
 
 describe("the terminal of a daemon that was replaced", () => {
-  /** What each connection does once it is open. */
+  /** The action of each open connection. */
   function terminals(begin: (socket: WebSocket) => void): void {
     const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false });
     onUpgrade = (request, socket, head) => sockets.handleUpgrade(request, socket, head, begin);

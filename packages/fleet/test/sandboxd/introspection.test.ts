@@ -101,7 +101,7 @@ describe("the attachment", () => {
     const bound = await DaemonAttachment.rebind(target, next, world, undefined, ahead);
     await attachment.closed;
     expect((await bound.sandbox.exec("echo bound")).stdout).toBe("bound\n");
-    // Told twice it means the same, and whoever holds it goes on.
+    // A repeated rebind means the same, and holders go on.
     const again = await DaemonAttachment.rebind(target, next, world);
     expect([bound.isOpen, again.isOpen, again.daemonPid]).toEqual([true, true, bound.daemonPid]);
     expect(await code(DaemonAttachment.rebind({ ...target, token: "wrong" }, next, world))).toBe("stale_generation");
@@ -141,17 +141,17 @@ describe("what agents type", () => {
     const reason = noNamespaceReason();
     if (reason !== null) return context.skip(reason);
     const { sandbox } = await attached({ ownPidNamespace: true });
-    // Whatever Node calls itself, this one is called node.
+    // Whatever name Node gives itself, this one is called node.
     await sandbox.exec("cp /bin/sleep ./node");
     for (const command of ["pkill node", "killall -9 node", "pkill -f node", "pkill -9 -f ^/.*node"]) {
       await sandbox.exec("./node 60 & $PWD/node 60 &");
-      // The shell is done before what it has begun is called so.
+      // The shell is done before its child gets this name.
       await eventually(async () => (await sandbox.exec(["pgrep", "-cx", "node"])).stdout === "2\n");
       expect([command, await sandbox.exec(command.split(" "))]).toMatchObject([command, { exitCode: 0, stderr: "" }]);
       expect((await sandbox.exec("echo alive")).stdout).toBe("alive\n");
       await sandbox.exec("killall -q -9 -w node");
     }
-    // What Node calls its threads is no way in either.
+    // The names of Node's threads are no way in either.
     await sandbox.exec("pkill -9 MainThread; pkill -9 -f cjs; killall -9 -q MainThread libuv-worker");
     expect((await sandbox.exec("echo alive")).stdout).toBe("alive\n");
   });
@@ -162,7 +162,7 @@ describe("what agents type", () => {
     const { sandbox } = await attached({ ownPidNamespace: true, config: { ownsPidNamespace: true } });
     await sandbox.exec("(env -i setsid sleep 77 > /dev/null 2>&1 &) ; sleep 30", { timeoutMs: 400 });
     await eventually(async () => (await sandbox.exec(["pgrep", "-x", "sleep"])).stdout === "");
-    // Also beside others, which stay: a server, a shell, what an earlier command has left.
+    // Also beside others, which stay: a server, a shell, a leftover of an earlier command.
     await sandbox.sessions.open({ sessionId: "shell" });
     await sandbox.sessions.exec("shell", "(env -i setsid sleep 71 > /dev/null 2>&1 &)");
     await sandbox.exec("(env -i setsid sleep 72 > /dev/null 2>&1 &)");
@@ -183,7 +183,7 @@ describe("what agents type", () => {
     const plain = (seconds: number) => `sh -c 'echo 0x33 > /proc/self/coredump_filter; exec sleep ${seconds}'`;
     const hides = (how: string, seconds: number) => `(${how} ${plain(seconds)} > /dev/null 2>&1 &)`;
     const waits = "sleep 30";
-    // Another tag alone hides nobody: environment, session or parent still tell.
+    // Another tag alone hides no process: environment, session or parent still identify it.
     const found = [hides("", 91), hides("setsid", 92), `env -i ${plain(93)} > /dev/null 2>&1 &`, hides("env -i", 94)];
     await sandbox.exec([...found, waits].join("\n"), { timeoutMs: 800 });
     expect(await sleeping(sandbox)).toEqual(["90"]);
@@ -192,7 +192,7 @@ describe("what agents type", () => {
     const hidden = (await sandbox.processes()).filter(({ command }) => command === "sleep 95");
     expect(hidden).toMatchObject([{ execId: null }]);
     await sandbox.execs.kill(other.execId);
-    // What runs keeps the sandbox from being idle, whoever it belongs to.
+    // A running process keeps the sandbox from being idle, whatever its owner.
     expect(await sleeping(sandbox)).toEqual(["95"]);
     expect((await sandbox.activity()).runningExecs).toBe(1);
     await sandbox.exec(["pkill", "-x", "sleep"]);
@@ -200,7 +200,7 @@ describe("what agents type", () => {
   });
 });
 
-/** What sleeps, by how long. */
+/** The sleeping processes, by their duration. */
 async function sleeping(sandbox: Pick<DaemonSandbox, "exec">): Promise<readonly string[]> {
   const { stdout } = await sandbox.exec(["pgrep", "-ax", "sleep"]);
   return [...stdout.matchAll(/sleep (\d+)$/gm)].map(([, seconds]) => seconds ?? "").sort();

@@ -54,7 +54,7 @@ describe("a command that is held", () => {
       const until = reader.bytes + RING;
       for await (const event of sandbox.execs.follow(execId, { from: { stdout: reader.bytes } })) {
         reader.take(event);
-        // What was sent and not read is lost with the connection.
+        // Sent but unread bytes are lost with the connection.
         if (reader.bytes >= until) break;
       }
       await sleep(200);
@@ -111,7 +111,7 @@ describe("a command that is held", () => {
 
   test("has what it left in its pipe delivered after its end", async () => {
     const { sandbox } = await attached();
-    // The last of it is in the pipe when the command ends: without a follower there is no room for another full read.
+    // The rest is in the pipe when the command ends: without a follower there is no room for another full read.
     const count = RING - 10_000;
     const { execId } = await sandbox.spawn(`head -c ${count} /dev/zero`, { output: "hold" });
     await eventually(async () => (await infoOf(sandbox, execId)).status === "completed");

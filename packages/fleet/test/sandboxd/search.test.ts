@@ -177,7 +177,7 @@ describe("grep", () => {
   });
 
   test("gives up on a pattern that would never end", async () => {
-    // The first line matches, so that the file is looked at also where ripgrep has chosen the files.
+    // The first line matches, so that the file is searched also where ripgrep has chosen the files.
     const { files, root } = await tree({ f: `aaa\n${"a".repeat(60)}!` });
     expect(await code(files.grep(root, "(a+)+$"))).toBe("invalid_pattern");
   });

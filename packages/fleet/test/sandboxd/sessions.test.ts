@@ -107,7 +107,7 @@ describe("a session", () => {
     const forged = await run("printf 's.0 0 /\\0'; printf '\\0 0 /tmp\\n\\0'; echo $?; (exit 9)");
     expect(forged).toMatchObject({ exitCode: 9, shellEnded: false });
     expect(forged.stdout).toBe("s.0 0 /\0\0 0 /tmp\n\0" + "0\n");
-    // Even a record written where the shell writes its own counts for nothing: it lacks what the shell was told.
+    // Even a record written where the shell writes its own counts for nothing: it lacks the shell's secret.
     const pipes = `${daemon.directory}/.sandboxd-*/[0-9]*`;
     const write = `timeout 0.3 sh -c "printf 'x.0 0 /tmp\\n\\0' > $p" & done`;
     const written = await run(`cd /etc; for p in ${pipes}; do ${write}; wait; (exit 9)`);
@@ -129,7 +129,7 @@ describe("a session", () => {
     await eventually(async () => (await sessions.list())[0]?.busy === true);
     await running;
     expect(await sessions.list()).toMatchObject([{ sessionId: "s", busy: false }]);
-    // The first one takes longer than it takes the others to come.
+    // The first one takes longer than the others take to arrive.
     const many = Array.from({ length: 70 }, (_, i) => code(run(i === 0 ? "sleep 2" : "true")));
     expect((await Promise.all(many)).filter((answer) => answer === "session_busy").length).toBeGreaterThan(3);
   });

@@ -1,6 +1,6 @@
 /**
- * A process that was started without a fork cannot be told from one that Node has forked: the same commands on a daemon that
- * has the native part and on one that lacks it, and everything that a caller sees compared.
+ * A process started without a fork is indistinguishable from one that Node has forked: the same commands run on a
+ * daemon that has the native part and on one that lacks it, and everything visible to a caller is compared.
  */
 
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ type Command = string | readonly string[];
 interface Case {
   readonly command: Command;
   readonly options?: ExecOptions;
-  /** Of both: what must be so, beyond being the same. */
+  /** What must hold for both, beyond being the same. */
   readonly expects?: Partial<ExecResult>;
 }
 
@@ -153,7 +153,7 @@ describe("a process started without a fork", () => {
     );
     expect(results.map((result) => result?.stdout)).toEqual(numbers.map((number) => `${number}\n`));
     expect(results.map((result) => result?.exitCode)).toEqual(numbers);
-    // None is left that nobody waited for. What the daemon runs for itself ends by itself.
+    // No zombie is left. The daemon's own processes end by themselves.
     const children = () => readFileSync(`/proc/${daemon?.pid}/task/${daemon?.pid}/children`, "utf8").trim();
     await expect.poll(children).toBe("");
   });
@@ -171,14 +171,14 @@ describe("a process started without a fork", () => {
   });
 });
 
-/** One after the other, by the cases' names. */
+/** In sequence, by the cases' names. */
 async function mapCases<T>(work: (each: Case) => Promise<T>): Promise<Readonly<Record<string, T>>> {
   const results: Record<string, T> = {};
   for (const [name, each] of Object.entries(CASES)) results[name] = await work(each);
   return results;
 }
 
-/** Without what is never the same: ids, times, pids and where the daemon has its files. */
+/** Without the parts that always differ: ids, times, pids and the daemon's paths. */
 function seen(results: Readonly<Record<string, ExecResult>>, directory: string) {
   return Object.fromEntries(
     Object.entries(results).map(([name, { execId: _, durationMs: __, stdout, stderr, ...rest }]) => {

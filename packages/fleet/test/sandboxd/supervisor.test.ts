@@ -12,7 +12,7 @@ import { code } from "./expectations.ts";
 
 const SHELLS = ["/bin/dash", "/bin/bash", "/bin/busybox"].filter((path) => existsSync(path));
 
-/** Busybox is a shell by the name that it is called by. */
+/** Busybox becomes a shell by its name. */
 function callable(shell: string): string {
   if (!shell.endsWith("busybox")) return shell;
   const directory = mkdtempSync(join(tmpdir(), "sandlot-busybox-"));
@@ -50,7 +50,7 @@ describe("kill -9 -1", () => {
     expect(events.at(-1)).toMatchObject({ type: "end", end: { status: "lost", stdoutBytes: received } });
     expect(await waiting).toBe("sandbox_unreachable");
     await attachment.closed;
-    // What had not been sent yet is for the daemon that is there now.
+    // The present daemon gets the requests that were not sent yet.
     expect(await sandbox.exec("echo after")).toMatchObject({ status: "completed", stdout: "after\n" });
 
     const again = await DaemonAttachment.open(target, world);
@@ -76,7 +76,7 @@ describe("kill -9 -1", () => {
       expect(seen).not.toContain("token");
       await Promise.all([attachment.close(), again.close()]);
     }
-    // What a killed daemon leaves in the temporary directory is removed by the next one.
+    // The next daemon removes a killed daemon's files in the temporary directory.
     expect(readdirSync(daemon.directory).filter((name) => name.startsWith(".sandboxd-")).length).toBeLessThan(2);
   });
 

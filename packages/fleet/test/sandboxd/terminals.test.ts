@@ -142,7 +142,7 @@ describe("a terminal", () => {
     expect(rest.droppedBytes).toBe(0);
     const lines = (screen.text + rest.text).trim().split("\r\n");
     expect(lines).toEqual(Array.from({ length: 400 }, (_, i) => `line-${i + 1}`));
-    // Somebody who comes after the end still sees it, for a while.
+    // A client that comes after the end still sees it, for a while.
     const late = await terminals.attach("t", { fromOffset: rest.endOffset - 6 });
     const last = new Screen(late);
     expect(await late.ended).toEqual({ exitCode: 0, signal: null });
@@ -239,7 +239,7 @@ describe("closing a terminal", () => {
     const pid = Number(readFileSync(join(daemon.workspace, "pid"), "utf8"));
     daemon.process.kill("SIGTERM");
     await daemon.exited;
-    // Whether the last words of the daemon got through is chance.
+    // Whether the daemon's last message got through is chance.
     expect([null, "SIGKILL"]).toContain((await terminal.ended)?.signal ?? null);
     expect(isAlive(pid)).toBe(false);
   });

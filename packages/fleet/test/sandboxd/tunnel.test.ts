@@ -1,4 +1,4 @@
-/** Connections to what listens inside. */
+/** Connections to servers inside. */
 
 import { createHash, randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -10,7 +10,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { attached } from "./attached.ts";
 import { code, eventually } from "./expectations.ts";
 
-/** A server that answers with what it gets, on one loopback. The daemon of these tests shares our network. */
+/** An echo server, on one loopback. The daemon of these tests shares our network. */
 async function echo(host: string): Promise<{ port: number; server: Server }> {
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     socket.on("error", () => {});

@@ -1,4 +1,4 @@
-/** Writing over a certain version of a file, and parts of large files. */
+/** Writing over a given version of a file, and parts of large files. */
 
 import { chmodSync, existsSync, readdirSync, readFileSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -91,7 +91,7 @@ describe("the version of a file", () => {
     const present = await version(at("f"));
     const slow = async function* () {
       yield Buffer.from("first ");
-      // Somebody else is quicker, after the check at the beginning.
+      // Another writer is quicker, after the check at the beginning.
       await files.write(at("f"), "somebody else");
       yield Buffer.from("second");
     };
@@ -117,7 +117,7 @@ describe("a download", () => {
     expect((await get(at("f"), { length: 0 })).length).toBe(0);
     expect((await get(at("f"), { offset: 2_000_000 })).length).toBe(0);
     expect((await get(at("f"), { offset: 999_999, length: 9 })).length).toBe(1);
-    // A file whose size nobody knows.
+    // A file of unknown size.
     expect((await get("/proc/self/status", { offset: 0, length: 5 })).toString()).toBe("Name:");
     expect((await get("/dev/zero", { length: 100_000 })).equals(Buffer.alloc(100_000))).toBe(true);
     expect(await code(get(at("missing")))).toBe("file_not_found");

@@ -1,4 +1,4 @@
-/** Changes of files, told as they come. */
+/** Changes of files, reported as they come. */
 
 import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -200,7 +200,7 @@ describe("watching", () => {
     const limit = Number(readFileSync("/proc/sys/fs/inotify/max_queued_events", "latin1"));
     process.kill(daemon.pid, "SIGSTOP");
     try {
-      // Each is made and written to. What comes last is lost.
+      // Each is created and written to. The last events are lost.
       for (let i = 0; i < limit / 2 + 50; i++) writeFileSync(at(`f${i}`), "1");
       mkdirSync(at("lost"));
     } finally {

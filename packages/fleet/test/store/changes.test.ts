@@ -1,6 +1,6 @@
 /**
- * How soon whoever waits is woken, in virtual milliseconds. A wake-up that gets lost is healed by the poll a quarter of a
- * second later, so that only the time tells.
+ * How soon waiting callers are woken, in virtual milliseconds. The poll heals a lost wake-up a quarter of a second
+ * later, so that only the time shows it.
  */
 
 import { describe, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-/** Starting `sqlite-child.ts`, reading what it says, and leaving none behind. */
+/** Starts `sqlite-child.ts`, reads its output, and leaves none behind. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -10,9 +10,9 @@ const SCRIPT = fileURLToPath(new URL("./sqlite-child.ts", import.meta.url));
 
 export interface Child {
   readonly process: ChildProcess;
-  /** Everything it has said so far. */
+  /** Its output so far. */
   readonly said: readonly unknown[];
-  /** Resolves when it has said `count` things, rejects when it ends before. */
+  /** Resolves when it has printed `count` values, rejects when it ends before. */
   hasSaid(count: number): Promise<void>;
   readonly ended: Promise<void>;
 }

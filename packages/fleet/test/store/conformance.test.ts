@@ -1,4 +1,4 @@
-/** Every store means the same: the one suite, for each of them. */
+/** Every store behaves the same: the one suite, for each of them. */
 
 import { describe, expect, it } from "vitest";
 import { describeStore } from "../../src/testing/store-suite.ts";

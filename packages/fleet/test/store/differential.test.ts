@@ -1,6 +1,6 @@
 /**
- * The memory store and the SQLite store, side by side: any sequence of steps gives the same answers and leaves the same
- * rows. The transactions are shared, so what this finds is a row that is stored, indexed, remembered or read differently.
+ * The memory store and the SQLite store, side by side: any sequence of steps gives the same results and leaves the same
+ * rows. The transactions are shared, so this finds rows that are stored, indexed, cached or read differently.
  */
 
 import type { LeaseId, SandboxId } from "@sandlot/contract";
@@ -15,14 +15,14 @@ import { openMemory, openSqlite } from "./stores.ts";
 const RUNS = 150;
 const STEPS_MAX = 50;
 
-/** One step, by small numbers. What it means is made of the records as they are, so that most steps hit something. */
+/** One step, by small numbers. The present records give them meaning, so that most steps hit something. */
 const stepArbitrary = fc.record({
   operation: fc.nat(20),
-  /** At which of two connections to the SQLite file: each must see what the other wrote. */
+  /** The connection to the SQLite file, of two: each must see the other's writes. */
   connection: fc.nat(1),
-  /** At which of them everything is looked at afterwards. */
+  /** The connection that checks everything afterwards. */
   look: fc.nat(1),
-  /** Which record; one more than there are means an unknown one. */
+  /** The record's index; one past the end means an unknown one. */
   record: fc.nat(4),
   instance: fc.constantFrom("a", "b", "c"),
   thread: fc.constantFrom(null, "t1", "t2", "t3"),
@@ -69,7 +69,7 @@ async function runBoth(steps: readonly Step[]): Promise<void> {
   }
 }
 
-/** Epochs are random, so they are compared by whose they are. */
+/** Epochs are random, so their owners are compared. */
 async function both(memory: Store, sqlite: Store, step: (store: Store) => Promise<unknown>): Promise<void> {
   const plain = async (store: Store) => {
     const { epoch } = await store.meta();

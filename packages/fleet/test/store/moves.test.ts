@@ -1,6 +1,4 @@
-/**
- * The table of moves is the law: no record is written, changed or removed but by a move that is in it.
- */
+/** The table of moves is binding: every write, change or removal of a record is a move in it. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

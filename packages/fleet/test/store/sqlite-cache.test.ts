@@ -1,6 +1,6 @@
 /**
- * What a connection remembers is never older than the file: another connection's or process's commit is always seen,
- * and what was rolled back never is.
+ * A connection's cache is never older than the file: it always shows another connection's or process's commit, and
+ * never shows a rolled-back change.
  */
 
 import { DatabaseSync } from "node:sqlite";
@@ -40,7 +40,7 @@ async function someRecord(): Promise<SandboxRecord> {
   return record;
 }
 
-/** Everything that the cache answers, and what it is about. */
+/** Everything that the cache returns, and its subject. */
 function everything(tables: Tables) {
   return {
     meta: tables.meta(),
@@ -64,7 +64,7 @@ function change(tables: Tables, kind: number, which: number, n: number, base: Re
     tables.putSession({ instance: (which === 0 ? "a" : "b") as InstanceId, beat: n, lastBeatAt: n, identity });
   if (kind === 2) tables.deleteSession((which === 0 ? "a" : "b") as InstanceId);
   if (kind === 3 && old !== null) tables.deleteRecord(sandboxId);
-  // A change of holders only: the text of the rest is used again.
+  // Only the holders change: the text of the rest is reused.
   if (kind === 4 && old !== null)
     tables.putRecord({ ...old, revision: n, holders: { [A]: { generation: old.generation, seq: n, since: n } } });
   if (kind === 5 && old !== null) tables.putRecord({ ...old, revision: n, holders: {}, parkedAt: n });
@@ -81,7 +81,7 @@ const stepArbitrary = fc.record({
   connection: fc.nat(1),
   kind: fc.nat(8),
   which: fc.nat(2),
-  /** `rollback` throws after the change, so that nothing of it may remain anywhere. */
+  /** `rollback` throws after the change, so that no trace may remain anywhere. */
   end: fc.constantFrom("commit", "commit", "commit", "rollback"),
   look: fc.constantFrom("read", "write", "none"),
 });
@@ -265,7 +265,7 @@ describe("another process", () => {
       });
       expect(answer).toMatchObject({ kind: "held", record: { holders: { a: { seq: taken } } } });
       await store.unhold({ sandboxId, generation, instance: A, seq: taken, used: true });
-      // Lets the children's end be noticed.
+      // Lets this process notice the children's end.
       if (taken % 20 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     await ended;

@@ -1,6 +1,6 @@
 /**
- * Another process at the same file, for the tests that need one. `sqlite-child.ts <command> <path> [argument]`
- * prints one JSON value per line, written synchronously, so that what was printed was true before the next step.
+ * Another process at the same file, for the tests that need one. `sqlite-child.ts <command> <path> [argument]` prints
+ * one JSON value per line, written synchronously, so that each value was true before the next step.
  */
 
 import { writeSync } from "node:fs";
@@ -40,7 +40,7 @@ function reserve(store: SqliteStore, max: number | null) {
 }
 
 const commands: Readonly<Record<string, () => Promise<void>>> = {
-  /** Opens, tells the epoch, closes. */
+  /** Opens, prints the epoch, closes. */
   async open() {
     const store = await openSqliteStore({ path, world });
     say(await store.meta());
@@ -56,7 +56,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     db.close();
     say("done");
   },
-  /** Reserves for as long as it lives, and says what was acknowledged. */
+  /** Reserves until it is killed, and prints the acknowledged reservations. */
   async write() {
     const store = await join();
     for (;;) {
@@ -64,7 +64,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
       if (answer.kind === "reserved") say(answer.record.sandboxId);
     }
   },
-  /** Holds and lets go of the thread `t`, again and again, and says how often it was held. */
+  /** Holds and releases the thread `t`, again and again, and prints how often it held it. */
   async take() {
     const store = await join();
     const [user, thread] = ["u" as UserId, "t" as ThreadId];
@@ -80,7 +80,7 @@ const commands: Readonly<Record<string, () => Promise<void>>> = {
     await store.leave(instance);
     await store.close();
   },
-  /** Makes and removes under a limit, and says how often there was room. */
+  /** Creates and removes under a limit, and prints how often there was room. */
   async hammer() {
     const store = await join();
     let reserved = 0;

@@ -1,4 +1,4 @@
-/** What happens to a file as a whole: made, deleted, replaced. */
+/** A file as a whole: created, deleted, replaced. */
 
 import {
   copyFileSync,
@@ -105,7 +105,7 @@ describe("a deleted file", () => {
     await expect(store.meta()).rejects.toMatchObject(unavailable);
     await expect(nextGeneration(store)).rejects.toMatchObject(unavailable);
     expect(existsSync(here.path)).toBe(false);
-    // The same file is back: it is the store that was known.
+    // The same file is back: it is the known store.
     renameSync(`${here.path}.away`, here.path);
     expect(await beat(store, 3, epoch)).toMatchObject({ kind: "ok", epoch });
   });
@@ -135,7 +135,7 @@ describe("a replaced file", () => {
     expect(await store.meta()).toEqual({ epoch: renewed, recovering: true });
     expect(await store.list()).toEqual([]);
     expect(await nextGeneration(store)).toBeGreaterThan(given);
-    // The peer comes to the same file and the same epoch, with everything still in order for both.
+    // The peer opens the same file with the same epoch, and everything is still in order for both.
     expect(await beat(peer, 3, epoch)).toEqual({ kind: "new-epoch", epoch: renewed });
     await beat(peer, 4, renewed);
     expect(await store.sessions()).toMatchObject([{ instance: "a", beat: 4 }]);

@@ -1,6 +1,4 @@
-/**
- * A temporary home with a store in it, for the tests about files. Whatever a test opened is closed after it.
- */
+/** A temporary home with a store in it, for the tests about files. Everything that a test opened is closed after it. */
 
 import { join } from "node:path";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
@@ -17,7 +15,7 @@ export const THREAD = "t" as ThreadId;
 export const corrupt = { code: "store_corrupt" };
 export const unavailable = { code: "store_unavailable" };
 
-/** What the present test works on; new for each. */
+/** The subject of the present test; new for each. */
 export const here = { home: "", path: "" };
 let home: ReturnType<typeof temporaryDirectory>;
 let stores: SqliteStore[];

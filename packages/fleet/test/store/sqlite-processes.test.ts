@@ -115,7 +115,7 @@ describe("kill -9", () => {
     const kept = new Set<unknown>((await store.list()).map(({ sandboxId }) => sandboxId));
     expect(acknowledged.filter((sandboxId) => !kept.has(sandboxId))).toEqual([]);
     expect(kept.size).toBeLessThanOrEqual(acknowledged.length + 6);
-    // A new process finds the file in order; opening looks at all of it.
+    // A new process finds the file in order; opening checks all of it.
     const opener = child("open");
     await opener.ended;
     expect(opener.said).toMatchObject([{ epoch: (await store.meta()).epoch }]);

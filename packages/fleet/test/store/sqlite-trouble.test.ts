@@ -1,4 +1,4 @@
-/** Files that cannot be used, or not yet: damaged, foreign, older, newer, read-only, full. */
+/** Files that are unusable, or not usable yet: damaged, foreign, older, newer, read-only, full. */
 
 import { execFileSync } from "node:child_process";
 import {
@@ -163,7 +163,7 @@ describe("the schema", () => {
       db.prepare("INSERT INTO records VALUES (?, 'u', ?, 'ready', 'h', ?)").run(
         body.sandboxId,
         body.thread,
-        // As it was then: without the field that a later migration adds.
+        // In the older form: without the field that a later migration adds.
         JSON.stringify({ ...body, arrival: undefined }),
       );
     }

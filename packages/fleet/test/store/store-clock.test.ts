@@ -96,7 +96,7 @@ test("a store that begins anew with a wall clock that was set back learns the ge
   const { fleet, backend } = await stage.open();
   const current = stage.time.now + 4_000_000_000_000;
   let refused = 0;
-  // As the workspaces on disk refuse a generation that is older than the last one that has used them.
+  // As workspaces on disk refuse a generation older than the last one that used them.
   backend.on("create", (proceed, { labels, generation }) => {
     if (generation > current) return proceed();
     refused += 1;

@@ -1,5 +1,5 @@
 /**
- * How the tests of this folder open each store. Everything lies below one temporary directory that `dispose` removes.
+ * Opens each store for the tests of this folder. Everything is below one temporary directory that `dispose` removes.
  */
 
 import { mkdtempSync, renameSync, rmSync } from "node:fs";
@@ -34,7 +34,7 @@ export async function openSqlite(world: World = systemWorld()): Promise<StoreHar
   return {
     store: await open(),
     second: open,
-    // Loss as it happens to a file: another one is put in its place while it is open.
+    // The loss of a file: another one replaces it while it is open.
     async empty() {
       const other = join(home.path, "other.db");
       await (await openSqliteStore({ path: other, world })).close();

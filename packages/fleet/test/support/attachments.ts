@@ -14,9 +14,9 @@ interface Connection {
 
 export class Attachments {
   readonly #connections: Connection[] = [];
-  /** What the next commands fail with, for as long as there is something. */
+  /** The error of the next commands, as long as it is set. */
   failNext: unknown[] = [];
-  /** Stands in for closing; may throw, reject or hang. */
+  /** Replaces closing; may throw, reject or hang. */
   disturbClose: ((close: () => Promise<void>) => Promise<void>) | null = null;
 
   get openCount(): number {

@@ -1,6 +1,4 @@
-/**
- * A thin decorator around a backend or a store: every call goes through, unless a test put something in its way.
- */
+/** A thin decorator around a backend or a store: every call goes through, unless a test intercepts it. */
 
 type Method = (...args: never[]) => unknown;
 type AnyCall = (...args: unknown[]) => unknown;
@@ -14,16 +12,16 @@ export type Interceptor<T, Name extends keyof T> = (
 ) => AnswerOf<T, Name>;
 
 export interface Gate {
-  /** How many calls have arrived at it. */
+  /** How many calls have arrived. */
   readonly arrived: number;
-  /** Lets them go on, and everybody who comes later. */
+  /** Releases these calls and all later ones. */
   open(): void;
 }
 
 export interface HangOptions {
-  /** `after`: the call takes effect, only its answer is missing. */
+  /** `after`: the call takes effect, only its response is missing. */
   readonly when?: "before" | "after";
-  /** Does not even notice that it was aborted. */
+  /** Ignores an abort. */
   readonly deaf?: boolean;
 }
 
@@ -93,7 +91,7 @@ export class Interception<T extends object> {
     };
   }
 
-  /** The process behind it is gone: nothing is asked, nothing answers. */
+  /** The process behind it is gone: no request leaves, no response comes. */
   cut(): void {
     this.#isCut = true;
   }

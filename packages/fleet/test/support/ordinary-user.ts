@@ -1,6 +1,6 @@
 /**
- * Programs of this checkout as an account that owns nothing. The checkout may lie where such an account may not look, such as
- * root's home, so the program sees it at a place that is open to everybody, in a mount namespace of its own.
+ * Programs of this checkout as an account that owns nothing. The checkout may lie where such an account may not look,
+ * such as root's home, so the program sees it at a place that is open to all accounts, in its own mount namespace.
  */
 
 import { chmodSync, mkdtempSync, rmdirSync } from "node:fs";
@@ -15,13 +15,16 @@ const MOUNT = 'mount --rbind "$0" "$1" && cd "$1" && shift && exec "$@"';
 
 let place: string | null = null;
 
-/** Where an ordinary user sees a path of this checkout. Other paths are the same for everybody. */
+/** The path of this checkout as an ordinary user sees it. Other paths are the same for all accounts. */
 export function seenByOrdinaryUser(path: string): string {
   const below = relative(CHECKOUT, path);
   return below.startsWith("..") ? path : join(openPlace(), below);
 }
 
-/** What root runs so that an ordinary user runs the command, in the checkout. Its paths are as `seenByOrdinaryUser` has them. */
+/**
+ * The command of root that runs a command as an ordinary user, in the checkout. Its paths are those of
+ * `seenByOrdinaryUser`.
+ */
 export function asOrdinaryUser(...command: readonly string[]): readonly [string, ...string[]] {
   const drop = ["setpriv", `--reuid=${ORDINARY.uid}`, `--regid=${ORDINARY.gid}`, "--clear-groups", "--"];
   return ["unshare", "--mount", "--", "/bin/sh", "-c", MOUNT, CHECKOUT, openPlace(), ...drop, ...command];
@@ -32,7 +35,7 @@ export function ordinaryNode(): string {
   return seenByOrdinaryUser(process.execPath);
 }
 
-/** An empty directory outside: what is mounted there is seen by the program alone. */
+/** An empty directory outside: only the program sees the mount there. */
 function openPlace(): string {
   if (place !== null) return place;
   const made = mkdtempSync(join(tmpdir(), "sl-checkout-"));

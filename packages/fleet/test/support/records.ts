@@ -11,7 +11,7 @@ let count = 0;
 
 type Loose = { readonly [Key in keyof SandboxRecord]?: unknown };
 
-/** A parked sandbox of thread `t`, except for what is given. */
+/** A parked sandbox of thread `t`, with the given fields replaced. */
 export function recordWith(given: Loose = {}): SandboxRecord {
   count += 1;
   const record: SandboxRecord = {

@@ -43,7 +43,7 @@ export interface Instance {
   /** The types of the events so far, without those that housekeeping may add at any time. */
   typesOf(...types: FleetEventType[]): readonly FleetEventType[];
   eventsOf<Type extends FleetEventType>(type: Type): readonly Extract<FleetEvent, { type: Type }>[];
-  /** As `kill -9`. `seen`: others on this machine can tell that the process is gone. */
+  /** As `kill -9`. `seen`: others on this machine can detect that the process is gone. */
   crash(options?: { seen?: boolean }): void;
 }
 
@@ -73,7 +73,7 @@ export class Stage {
     return this.#loseStore(this.engineWorld);
   }
 
-  /** Opens an instance. What `config` says replaces what the stage says. */
+  /** Opens an instance. `config` replaces the stage's settings. */
   async open(config: FleetConfig = {}, prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined) {
     const world = this.time.newWorld();
     const settings = resolveSettings(
@@ -109,7 +109,7 @@ export class Stage {
     return instance;
   }
 
-  /** What the store knows, read past every interception. */
+  /** The store's content, read past every interception. */
   async records(): Promise<readonly SandboxRecord[]> {
     return (await this.#look()).list();
   }
@@ -179,7 +179,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-/** A stage over the memory store. `tables` is what the store is made of, for emptying it. */
+/** A stage over the memory store. `tables` are the store's tables, to empty it. */
 export function newStage(config: FleetConfig = {}): Stage & { readonly tables: MemoryTables } {
   const holder: { tables?: MemoryTables } = {};
   const open = async (world: World) => {

@@ -1,4 +1,4 @@
-/** How long each turn of the event loop takes, in processor time of this thread, and how much memory there is meanwhile. */
+/** How long each turn of the event loop takes, in processor time of this thread, and the memory in use meanwhile. */
 
 export class TurnWatch {
   readonly #maxMs: number;
@@ -46,7 +46,7 @@ export class TurnWatch {
   }
 }
 
-/** The longest turn while `work` goes on, in milliseconds of processor time. Waits for the last one. */
+/** The longest turn during `work`, in milliseconds of processor time. Waits for the last one. */
 export async function worstTurn(work: () => Promise<unknown>): Promise<number> {
   const watch = new TurnWatch(Number.POSITIVE_INFINITY);
   try {

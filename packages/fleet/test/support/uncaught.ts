@@ -1,4 +1,7 @@
-/** Runs `work` and answers with what was thrown outside of any promise meanwhile, which the test runner would take for its own. */
+/**
+ * Runs `work` and returns the errors thrown outside of any promise meanwhile, which the test runner would take for its
+ * own.
+ */
 export async function catchingUncaught(work: () => Promise<void>): Promise<unknown[]> {
   const others = process.listeners("uncaughtException");
   const caught: unknown[] = [];

@@ -3,7 +3,7 @@
  *
  * Invariants
  * - Timers fire in the order of their deadlines; those with the same one in the order they were set.
- * - Between two timers everything that can go on without time has gone on.
+ * - Between two timers all work that needs no time is done.
  */
 
 import { createHash } from "node:crypto";
@@ -18,7 +18,7 @@ interface Alarm {
 
 /** A moment in 2030, so that no test depends on the real date. */
 const WALL_START_MS = 1_893_456_000_000;
-/** A test that waits longer than this, in virtual time, waits for something that will not come. */
+/** A test that waits longer than this, in virtual time, waits for an event that will not come. */
 const PATIENCE_MS = 3_600_000;
 
 export class VirtualTime {
@@ -52,12 +52,12 @@ export class VirtualTime {
     return { cancel: () => this.#alarms.delete(alarm) };
   }
 
-  /** Lets everything happen that needs no time. */
+  /** Runs all work that needs no time. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 2; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** Lets `ms` go by, with everything that is due. */
+  /** Lets `ms` pass, with everything that is due. */
   async advance(ms: number): Promise<void> {
     const until = this.#now + ms;
     while (await this.#fireNext(until));
@@ -65,7 +65,7 @@ export class VirtualTime {
     await this.settle();
   }
 
-  /** Lets time go by until `promise` is settled, and answers as it does. */
+  /** Lets time pass until `promise` is settled, and settles the same way. */
   async until<T>(promise: Promise<T>, patienceMs = PATIENCE_MS): Promise<T> {
     const outcome = watched(promise);
     const deadline = this.#now + patienceMs;
@@ -76,7 +76,7 @@ export class VirtualTime {
     return promise;
   }
 
-  /** Lets time go by until `condition` holds. */
+  /** Lets time pass until `condition` holds. */
   async untilTrue(what: string, condition: () => boolean | Promise<boolean>, patienceMs = PATIENCE_MS): Promise<void> {
     const deadline = this.#now + patienceMs;
     await this.settle();
@@ -144,7 +144,7 @@ export class VirtualWorld implements World {
     return this.#time.livenessOf(identity);
   }
 
-  /** Somebody sets this machine's clock. */
+  /** A step of this machine's clock. */
   stepWallClock(ms: number): void {
     this.#wallStepMs += ms;
   }
@@ -168,7 +168,7 @@ export interface Watched<T> {
   state: "pending" | "fulfilled" | "rejected";
 }
 
-/** Knows at any time how a promise stands. A rejection counts as handled. */
+/** Knows a promise's state at any time. A rejection counts as handled. */
 export function watched<T>(promise: Promise<T>): Watched<T> {
   const outcome: Watched<T> = { promise, state: "pending" };
   promise.then(

@@ -1,6 +1,7 @@
 /**
- * The reader of long JSON against `JSON.parse`, from a seed: the same verdict and the same value for texts that are right, spoilt, cut
- * short at every byte, or no UTF-8, with pieces so small that every cut happens. And what a byte costs, whatever it is part of.
+ * The reader of long JSON against `JSON.parse`, from a seed: the same verdict and the same value for texts that are
+ * right, spoilt, cut short at every byte, or no UTF-8, with pieces so small that every cut happens. And the cost of
+ * each byte, whatever it is part of.
  */
 
 import { isDeepStrictEqual } from "node:util";
@@ -31,7 +32,7 @@ const STRING_PARTS: readonly Buffer[] = [
   ...["a", "é", "€", "😀", "\\n", '\\"', "\\\\", "\\/", "\\u0000", "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\ude00"],
   ...["__proto__", "constructor", "\u2028", " ", "\ufeff", "xxxxxxxxxxxxxxxx", "toString", "0", "\\uD83D"],
 ].map((text) => Buffer.from(text));
-/** No UTF-8: alone, too long, cut off, over the end of Unicode, surrogates. `JSON.parse` sees what Node makes of them. */
+/** No UTF-8: alone, too long, cut off, over the end of Unicode, surrogates. `JSON.parse` sees Node's decoding. */
 const WRONG_BYTES: readonly Buffer[] = [
   "80",
   "bf80",
@@ -118,13 +119,13 @@ function depthOf(value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depthOf));
 }
 
-/** What is wrong with the reader's answer; `null` when it is what `JSON.parse` says, within the limits. */
+/** The fault in the reader's result; `null` when it matches `JSON.parse`, within the limits. */
 async function problem(body: Buffer, pieceBytes: number): Promise<string | null> {
   const read = await readJsonInPieces(body, MANY, pieceBytes);
   const found = difference(body, read, native(body));
   if (found === null) return null;
-  // V8 13.6 takes a name of one escaped character for a backslash where an object before had that name in its place. A new
-  // context has seen no objects.
+  // V8 13.6 takes a name of one escaped character for a backslash where an earlier object had that name in its place. A
+  // new context has seen no objects.
   const context: typeof globalThis = runInNewContext("globalThis");
   return difference(body, read, structuredClone(native(body, context.JSON)));
 }

@@ -1,4 +1,4 @@
-/** JSON of a sandbox: read like `JSON.parse` does, in pieces, and never for long at a time. */
+/** JSON of a sandbox: read as `JSON.parse` does, in pieces, and never for long at a time. */
 
 import fc from "fast-check";
 import { expect, it } from "vitest";
@@ -7,7 +7,7 @@ import { checked, readJson, readShortJson } from "../../src/untrusted/json.ts";
 
 const MANY = 10_000_000;
 
-/** Longer than what is read at once, whatever it is. */
+/** Longer than one read, whatever it is. */
 function long(text: string): Buffer {
   return Buffer.from(`${" ".repeat(70_000)}${text}`);
 }

@@ -1,6 +1,6 @@
 /**
- * What the AIO client makes of a server's answers: nothing is dropped, every failure has its code, and a connection that was
- * closed stays closed.
+ * The AIO client's handling of a server's responses: nothing is dropped, every failure has its code, and a closed
+ * connection stays closed.
  */
 
 import { once } from "node:events";
@@ -18,7 +18,7 @@ const codeOf = (promise: Promise<unknown>) =>
     (error: unknown) => (isSandlotError(error) ? error.code : String(error)),
   );
 
-/** A server that answers everything in one way. */
+/** A server with one response for everything. */
 async function answering(listener: RequestListener): Promise<{ url: string; sockets: Set<Socket> }> {
   const sockets = new Set<Socket>();
   const server = createServer(listener).listen(0, "127.0.0.1");

@@ -1,6 +1,4 @@
-/**
- * Nothing that is near goes through a proxy of the environment; everything else does.
- */
+/** Nearby addresses bypass a proxy of the environment; all others use it. */
 
 import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
@@ -55,7 +53,7 @@ it.each([
   ["http://localhost.example.org", true],
   ["http://docker.internal.example.org", true],
   ["http://notdocker.internal", true],
-  // What cannot be read is not known to be near.
+  // An unreadable address is not known to be near.
   ["", true],
   ["not an address", true],
 ])("%s may use a proxy: %s", (url, may) => {

@@ -46,7 +46,7 @@ export async function startStandIn(environment: Readonly<Record<string, string>>
   return { url: `http://127.0.0.1:${line.toString().trim()}`, directory, kill };
 }
 
-/** Commands have sessions of their own and outlive a killed stand-in. They are known by the home they were given. */
+/** Commands have their own sessions and outlive a killed stand-in. Their home identifies them. */
 function endCommandsOf(directory: string): void {
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
@@ -61,7 +61,7 @@ function endCommandsOf(directory: string): void {
 export interface Held {
   readonly attachment: AioAttachment;
   readonly sandbox: AioAttachment["sandbox"];
-  /** What the backend would answer. */
+  /** The backend's response. */
   readonly known: { liveness: Liveness; current: Error | null };
 }
 

@@ -1,6 +1,4 @@
-/**
- * Admission through the whole fleet: hard and soft limits, waiting in turn, eviction, and what a refusal says.
- */
+/** Admission through the whole fleet: hard and soft limits, waiting in turn, eviction, and the text of a refusal. */
 
 import { describe, expect, test } from "vitest";
 import type { Lease } from "../../../src/fleet.ts";
@@ -254,7 +252,7 @@ describe("the queue", () => {
       await lease.release();
     });
     await stage.settle();
-    // Who comes in the very turn in which there is room finds it before those who wait have looked again.
+    // A caller that comes in the very turn in which room appears finds it before the waiting ones have looked again.
     const destroyed = stage.until(fleet.destroy({ thread: "held" }, { force: true }));
     calls.push(
       (async () => {
@@ -275,7 +273,7 @@ describe("the queue", () => {
     const held = await fleet.acquire({ thread: "held" });
     const waiting = watched(fleet.acquire({ thread: "a" }));
     await stage.advance(100);
-    // The answer "full" arrives; looking for somebody to evict fails.
+    // The response "full" arrives; the search for a sandbox to evict fails.
     const restore = store.on("list", (proceed, filter) =>
       filter === undefined ? Promise.reject(new Error("disk hiccup")) : proceed(),
     );

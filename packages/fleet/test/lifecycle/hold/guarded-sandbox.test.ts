@@ -29,7 +29,7 @@ function methods(): readonly { readonly path: readonly string[]; readonly kind: 
   });
 }
 
-/** A sandbox that has every method, and tells what was called with what. */
+/** A sandbox that has every method, and records each call with its arguments. */
 function backendSandbox(calls: unknown[]): Sandbox {
   const sandbox: Record<string, unknown> = {};
   const answers = { promise: async () => "answer", stream: pieces, terminal: async () => terminal };

@@ -1,6 +1,4 @@
-/**
- * Leases that somebody forgot: reported once, with the stack where that is on, and not while they are used.
- */
+/** Forgotten leases: reported once, with the stack where that is on, and not while they are used. */
 
 import { describe, expect, test } from "vitest";
 import { newStage } from "../../support/stage.ts";
@@ -68,7 +66,7 @@ describe("a lease that is held and not used", () => {
   });
 });
 
-/** Named, so that its name can be looked for in a stack. */
+/** Named, so that a stack can be searched for it. */
 function forgetful(fleet: { acquire(request: { thread: string }): Promise<AsyncDisposable> }) {
   return fleet.acquire({ thread: "t1" });
 }

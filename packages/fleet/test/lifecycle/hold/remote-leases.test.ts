@@ -41,7 +41,7 @@ describe.each(STORE_KINDS)("a remote lease in the %s store", (kind) => {
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
     expect(await stage.until(b.fleet.remoteLeases.release(lease.id))).toBe(true);
     expect(await stage.until(b.fleet.remoteLeases.release(lease.id))).toBe(false);
-    // The instance that granted it finds out, and lets go of its own hold.
+    // The granting instance finds out, and releases its own hold.
     await stage.time.untilTrue("parked", async () => {
       const record = await stage.recordOf("t1");
       return record !== null && Object.keys(record.holders).length === 0;
@@ -157,7 +157,7 @@ describe("a remote lease whose sandbox crashed", () => {
     use.catch(() => undefined);
     await stage.settle();
     expect(gate.arrived).toBe(1);
-    // The reaper looks meanwhile.
+    // The reaper runs meanwhile.
     await stage.advance(6_000);
     gate.open();
     expect((await stage.until(use)).stdout).toBe("on\n");
@@ -186,7 +186,7 @@ describe("a remote lease whose sandbox crashed", () => {
     const reasons: string[] = [];
     lease.onLost(({ reason }) => reasons.push(reason));
     await using _other = await b.fleet.acquire({ thread: "t1" });
-    // Destroyed at the one, put back with its row by the other, because the store was lost in between.
+    // Destroyed at the one, restored with its row by the other, because the store was lost in between.
     const stopping = a.backend.hang("destroy");
     const destroying = watched(a.fleet.destroy({ thread: "t1" }, { force: true }));
     await stage.settle();

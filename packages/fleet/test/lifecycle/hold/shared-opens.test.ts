@@ -1,6 +1,4 @@
-/**
- * Flights: one opening, many callers, and nothing left when they have all gone.
- */
+/** Shared opens: one open, many callers, and nothing left when they have all gone. */
 
 import { describe, expect, test } from "vitest";
 import { SharedOpens } from "../../../src/lifecycle/hold/shared-opens.ts";
@@ -48,7 +46,7 @@ describe("flights", () => {
     starts[0]!.land("x");
     await Promise.all(calls);
     expect(order).toEqual(["take, unclaimed 0", "take, unclaimed 0"]);
-    // Whether it was really left unused is for the listener to find out.
+    // The listener decides whether it was really left unused.
     expect(unclaimed.length).toBeLessThanOrEqual(1);
   });
 

@@ -1,6 +1,4 @@
-/**
- * What counts as work going on inside a parked sandbox. Each row of the activity table is a test.
- */
+/** Which work counts as activity inside a parked sandbox. Each row of the activity table is a test. */
 
 import { describe, expect, test } from "vitest";
 import type { Activity } from "../../../src/backend/backend.ts";

@@ -1,5 +1,6 @@
 /**
- * What waiting, renewing and silent engines cost: no census on the hot path, no list per renewal, no wait in a row.
+ * The cost of waiting, renewing and silent engines: no census on the hot path, no list per renewal, no waits in
+ * sequence.
  */
 
 import type { InstanceId, SandboxId } from "@sandlot/contract";

@@ -1,6 +1,6 @@
 /**
- * Two sandboxes of one thread that no record knows, after the store was lost: the newest is the thread's, and while it
- * cannot be asked the other waits.
+ * Two sandboxes of one thread without records, after a store loss: the newest belongs to the thread, and while it is
+ * unreachable the other waits.
  */
 
 import {

@@ -1,6 +1,4 @@
-/**
- * The pure plans: what is due, what the pool needs, what the engine has too much. Limits come with their neighbours.
- */
+/** The pure plans: due ends, missing blanks, surplus engine objects. Limits come with their neighbours. */
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";

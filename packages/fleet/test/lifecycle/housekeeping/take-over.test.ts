@@ -1,6 +1,6 @@
 /**
- * What a dead instance left half done is taken over; what is in the engine and in no record is adopted or ended; what is
- * another fleet's is left alone.
+ * An instance takes over the unfinished work of a dead one. It adopts or ends engine objects without a record, and
+ * leaves another fleet's objects alone.
  */
 
 import { describe, expect, test } from "vitest";
@@ -172,7 +172,7 @@ describe("the reconciler", () => {
     await lease.release();
     await stage.until(fleet.destroy({ thread: "t1" }));
     await using next = await stage.until(fleet.acquire({ thread: "t1" }));
-    // A create of the first generation lands late, as an engine does that answers after everybody has gone.
+    // A create of the first generation lands late, as in an engine that finishes after every caller has gone.
     const spec = first as unknown as Parameters<typeof stage.engine.create>[0];
     await stage.engine.create({ ...spec, marker: null });
     expect(stage.objects()).toHaveLength(2);
@@ -237,7 +237,7 @@ describe("housekeeping", () => {
   });
 });
 
-/** Something that a fleet of this name made, and that no store knows. */
+/** An object that a fleet of this name made, and that no store knows. */
 function strayBlank(fleet: string) {
   const generation = 7 as never;
   const labels = { fleet, sandboxId: `stray-of-${fleet}`, generation, threadKey: null, blueprintHash: "hash" };

@@ -1,5 +1,6 @@
 /**
- * The warm pool: blanks are ready before anybody asks, go to any thread, and never cost a place that somebody needs.
+ * The warm pool: blanks are ready before the first acquire, go to any thread, and never take a place that a caller
+ * needs.
  */
 
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,6 @@
 /**
- * Who is dead: only after a full lifetime of silence seen without a gap, or at once when the process is known to be gone.
- * And who may not judge: whoever was paused or whose clock jumped.
+ * When a session counts as dead: only after a full lifetime of silence observed without a gap, or at once when the
+ * process is known to be gone. A paused instance, or one whose clock jumped, may not judge.
  */
 
 import { describe, expect, test } from "vitest";

@@ -1,6 +1,4 @@
-/**
- * A store that does not answer, and a store that was emptied. Held leases go on; nothing is destroyed on a guess.
- */
+/** An unavailable store, and an emptied store. Held leases go on; nothing is destroyed on a guess. */
 
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
@@ -183,7 +181,7 @@ describe("after the store was emptied", () => {
     const lease = await fleet.acquire({ thread: "t1" });
     await lease.sandbox.files.write("/mnt/user-data/workspace/x", "kept");
     const before = lease.generation;
-    // The engine could not tell when it died; it can when the store turns out to be lost.
+    // The engine could not report its death; it can when the store turns out to be lost.
     const answer = backend.on("probe", async () => "unknown" as const);
     stage.engine.suspendEvents();
     stage.killSandbox(lease.sandbox.id);
@@ -275,11 +273,13 @@ test("a destroy whose look is answered when a lost store has recovered looks aga
   expect(stage.objects()).toEqual([]);
 });
 
-/** A thread whose files lie at home, a store lost while the wall clock was set back, and an instance that knew neither. */
+/**
+ * A thread whose files are at home, a store lost while the wall clock was set back, and an instance that knew neither.
+ */
 async function afterALossInThePast() {
   const stage = newStage({ sessionLifetimeMs: LIFETIME_MS });
   const before = await stage.open();
-  // The first store has counted from an hour later than the second will.
+  // The first store counted from an hour later than the second will.
   const meta = stage.tables.meta();
   stage.tables.putMeta({ ...meta, generation: meta.generation + 3_600_000 });
   const lease = await stage.until(before.fleet.acquire({ thread: "t1" }));

@@ -1,12 +1,12 @@
 /**
- * A stand-in for a sandbox whose image has a server of its own: the part of the AIO HTTP API that a client of commands and
- * files meets, written from the description of that API. It shares nothing with anything else here, so that both can be
- * wrong only independently.
+ * A stand-in for a sandbox whose image has its own server: the part of the AIO HTTP API that a client of commands and
+ * files uses, written from the description of that API. It shares no code with the rest, so that both can be wrong only
+ * independently.
  *
  *   node server.mjs [--port N] [--host A]        prints the port, then serves until it is killed
  *
- * SANDBOX_API_KEY, where it is set, must be shown. STAND_IN_WITHOUT=/v1/bash answers 404 for everything below such a
- * path; STAND_IN_STARTS_AFTER_MS answers 502 until then, as what stands before a server does while that starts.
+ * Clients must send SANDBOX_API_KEY, where it is set. STAND_IN_WITHOUT=/v1/bash responds 404 for everything below such
+ * a path; STAND_IN_STARTS_AFTER_MS responds 502 until then, as a proxy does while its server starts.
  */
 import { spawn } from "node:child_process";
 import { createReadStream } from "node:fs";
@@ -90,7 +90,7 @@ function start(session, { command, exec_dir: directory, env, hard_timeout: hard 
     news();
   };
   child.on("error", () => end("completed", 127));
-  // What is left in the background keeps the pipes open; the command itself has ended.
+  // Background processes keep the pipes open; the command itself has ended.
   child.on("exit", (code, signal) =>
     setTimeout(
       () => end(run.kill === undefined ? "completed" : "killed", signal === null ? code : -numberOf(signal)),
