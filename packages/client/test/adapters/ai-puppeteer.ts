@@ -1,11 +1,11 @@
-/** The mock models of the AI SDK, on strings: what a model is asked goes to the script, what the script wants comes back. */
+/** The mock models of the AI SDK, on strings: a model's input goes to the script, the script's wish comes back. */
 
 import type { ModelScript } from "./model-script.ts";
 import type { ToolReply } from "./tool-suite.ts";
 
 type Puppeteer = (prompt: readonly { role: string; content: unknown }[]) => Promise<unknown>;
 
-/** What `doGenerate` of a mock model of version 3 or 4 does. */
+/** `doGenerate` of a mock model of version 3 or 4. */
 export function puppeteer(script: ModelScript<ToolReply>): Puppeteer {
   let calls = 0;
   return async (prompt) => {

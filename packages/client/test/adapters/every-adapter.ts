@@ -1,4 +1,4 @@
-/** Both suites through everything that an agent may use: without a framework, every adapter, both generations of MCP. */
+/** Both suites through every interface of an agent: without a framework, every adapter, both generations of MCP. */
 
 import { aiSdkDrivers } from "./drivers/ai-sdk.ts";
 import { deepAgentsDriver } from "./drivers/deepagents.ts";

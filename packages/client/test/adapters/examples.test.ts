@@ -1,4 +1,4 @@
-/** The examples run as a reader would run them, and say what they promise. */
+/** The examples run as a reader would run them, and print the promised output. */
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -9,7 +9,7 @@ import { APP_ID, APP_SECRET, FeishuStandIn, waitFor } from "../../../fleet/test/
 
 const EXAMPLES = join(import.meta.dirname, "../../../../examples");
 
-/** The Node of this repository, also where the tests run on an older one: that has no `await using`. */
+/** The Node of this repository, also where the tests run on an older one without `await using`. */
 const PINNED_NODE = join(EXAMPLES, "../node_modules/.bin/node");
 const NODE = existsSync(PINNED_NODE) ? PINNED_NODE : process.execPath;
 

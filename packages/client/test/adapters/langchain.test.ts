@@ -1,4 +1,4 @@
-/** The LangChain.js middleware: that every way to end gives the lease back, and where user and thread come from. */
+/** The LangChain.js middleware: every way to end releases the lease; and where user and thread come from. */
 
 import { AIMessage, createAgent, createMiddleware, fakeModel, ToolMessage, tool } from "langchain";
 import { describe, expect, test } from "vitest";

@@ -37,7 +37,7 @@ describe("the Mastra sandbox", () => {
     expect((await sandbox.executeCommand("echo again")).stdout).toBe("again\n");
     const long = await sandbox.executeCommand("printf 'äöü%.0s' 1 2 3", [], { maxRetainedBytes: 5 });
     expect(long).toMatchObject({ stdout: "öü", stdoutTruncated: true, stdoutDroppedBytes: 14 });
-    // Who has no checkpoints does nothing and says so.
+    // An object without checkpoints does nothing and says so.
     await sandbox.snapshot();
     expect(sandbox.supportsCheckpoints).toBe(false);
     expect(sandbox.getInfo()).toMatchObject({

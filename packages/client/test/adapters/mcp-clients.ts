@@ -1,6 +1,6 @@
 /**
- * Both generations of MCP clients behind one face, over a pair of pipes or over HTTP. Each is pinned to its generation,
- * so that a test can say which protocol was spoken.
+ * Both generations of MCP clients behind one interface, over a pair of pipes or over HTTP. Each is pinned to its
+ * generation, so that a test can name the protocol in use.
  */
 
 import type { Readable, Writable } from "node:stream";
@@ -19,9 +19,9 @@ type Wire =
   | { readonly url: URL; readonly headers?: Record<string, string> };
 
 export interface McpConnection extends AsyncDisposable {
-  /** The protocol version that both sides agreed on. */
+  /** The negotiated protocol version. */
   readonly protocolVersion: string | undefined;
-  /** What the server named the connection, over HTTP in the older generation. */
+  /** The server's id of the connection, over HTTP in the older generation. */
   readonly sessionId: () => string | undefined;
   readonly instructions: string | undefined;
   readonly toolNames: () => Promise<readonly string[]>;
@@ -29,7 +29,7 @@ export interface McpConnection extends AsyncDisposable {
   readonly resources: () => Promise<
     readonly { readonly uri: string; readonly name: string; readonly title?: string | undefined }[]
   >;
-  /** In the older generation: called when the server says that there are other files. */
+  /** In the older generation: called when the server reports changed files. */
   readonly onFilesChanged: (listener: () => void) => void;
   readonly read: (uri: string) => Promise<readonly { readonly text?: string; readonly blob?: string }[]>;
 }
@@ -63,7 +63,7 @@ function requestOf({ headers = {} }: { readonly headers?: Record<string, string>
   return { requestInit: { headers } };
 }
 
-/** What both clients have in common, as far as it is used here. */
+/** The common part of both clients, as far as it is used here. */
 interface EitherClient {
   getInstructions(): string | undefined;
   listTools(): Promise<{ tools: { name: string }[] }>;
@@ -111,7 +111,7 @@ function connection(
   };
 }
 
-/** One message per line, as the stdio binding has it, over any two streams. */
+/** One message per line, as in the stdio binding, over any two streams. */
 class PipeTransport {
   readonly sessionId?: string;
   onmessage?: (message: unknown) => void;

@@ -1,6 +1,6 @@
 /**
- * MCP as a new user meets it, also from the lines in the README: a client starts `sandlot mcp` as its child and has a small program written, run and mended. What is
- * said stands in docs/guides/mcp.md; with UPDATE_DOCS=1 this test writes it there.
+ * MCP for a new user, also from the lines in the README: a client starts `sandlot mcp` as its child and has a small
+ * program written, run and fixed. The dialogue is in docs/guides/mcp.md; with UPDATE_DOCS=1 this test writes it there.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -68,7 +68,7 @@ const STEPS: readonly (readonly [string, Record<string, unknown>])[] = [
   ["present_files", { filepaths: ["/mnt/user-data/outputs/primes.txt"] }],
 ];
 
-/** Lets a client do all steps; what was said, as it stands in the guide. */
+/** Runs all steps with a client; returns the dialogue, as in the guide. */
 async function transcriptOf(client: McpConnection): Promise<string> {
   const said: string[] = [];
   for (const [tool, input] of STEPS) {
@@ -105,7 +105,7 @@ describe.each(GENERATIONS)("a first use of MCP %s", (generation) => {
 });
 
 describe("the two lines of the README", () => {
-  /** What comes after the `--` of the lines that add us to a coding agent. */
+  /** The arguments after the `--` of the lines that add us to a coding agent. */
   const commands = [...readFileSync(join(ROOT, "README.md"), "utf8").matchAll(/^\w+ mcp add sandlot -- (.+)$/gm)].map(
     ([, command = ""]) => command,
   );
@@ -138,7 +138,7 @@ describe("the two lines of the README", () => {
         const client = await connectMcp(generation, { stdin: child.stdin, stdout: child.stdout });
         if (generation === "2026") expect(client.protocolVersion).toBe(MODERN_VERSION);
         else expect(client.protocolVersion).toMatch(/^2025-/);
-        // Real sandboxes say the same as the guide.
+        // Real sandboxes give the same output as the guide.
         checkGuide(await transcriptOf(client));
         await client[Symbol.asyncDispose]();
         expect(await ended(child), told.join("")).toBe(0);
@@ -162,7 +162,7 @@ function memoryConfig({ directory }: PackedProject): string {
   return file;
 }
 
-/** What is left in the project's home, and then nothing. */
+/** The entries of the project's home, which is then empty. */
 const ENDING = `
 import { openFleet } from "sandlot";
 const fleet = await openFleet();

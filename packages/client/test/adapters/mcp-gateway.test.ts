@@ -1,4 +1,4 @@
-/** MCP in front of a gateway: over HTTP at the gateway itself, and `sandlot mcp` that is told of one. */
+/** MCP in front of a gateway: over HTTP at the gateway itself, and `sandlot mcp` with a gateway's address. */
 
 import { spawn } from "node:child_process";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ beforeAll(async () => {
   for (const user of ["ann", "bob"]) keys.set(user, (await gateway.keys.create({ scope: "user", user })).key);
 });
 afterAll(async () => {
-  // Its leases are given back when it closes.
+  // It releases its leases when it closes.
   await gateway.close();
   await stage[Symbol.asyncDispose]();
 });
@@ -71,7 +71,7 @@ describe.each(GENERATIONS)("MCP %s at the gateway", (generation) => {
     await new Promise((resolve) => setTimeout(resolve, 200));
     abort.abort("enough");
     await expect(call).rejects.toThrow();
-    // Commands of one run take turns, so this one is answered when the other has ended.
+    // Commands of one run take turns, so this one gets its response when the other has ended.
     const begunAt = performance.now();
     expect((await client.call("bash", { command: "ls | wc -l" })).text).toMatch(/^0\n/);
     expect(performance.now() - begunAt).toBeLessThan(10_000);

@@ -1,4 +1,4 @@
-/** What MCP adds to the tools: both generations of the protocol, over stdio and over HTTP. */
+/** MCP's additions to the tools: both generations of the protocol, over stdio and over HTTP. */
 
 import { describe, expect, test } from "vitest";
 import { openToolStage } from "../tools/tool-stage.ts";
@@ -33,7 +33,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     await using client = await open(generation, stage, "t1", { secrets: { TOKEN: "s3cr3t-value-0815" } });
     const [upload] = await client.resources();
     expect(upload?.name).toBe("uploads/before.txt");
-    // Nothing has been called yet that needs the secrets.
+    // No call has needed the secrets yet.
     expect((await client.read(upload?.uri ?? ""))[0]?.text).toBe("it is [redacted]");
   });
 
@@ -48,7 +48,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     ]);
     const tooLong = await client.call("bash", { command: "pwd" }, { run: "x".repeat(129) });
     expect(tooLong).toMatchObject({ isError: true, text: expect.stringContaining("sandlot/run") });
-    // What a run has read, another one has not.
+    // A file that one run has read counts as unread in another.
     await client.call("write_file", { path: "f", content: "1" }, { run: "/tmp" });
     const blind = await client.call("write_file", { path: "f", content: "2" }, { run: "/mnt" });
     expect(blind).toMatchObject({ isError: true, text: expect.stringContaining("have not read it") });
@@ -63,7 +63,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     });
     const resources = await client.resources();
     expect(resources.map(({ name }) => name)).toEqual(["uploads/a b.txt", "outputs/d/x.png", "outputs/t"]);
-    // What clients show of a file is its own name.
+    // Clients show a file by its own name.
     expect(resources.map(({ title }) => title)).toEqual(resources.map(({ name }) => name));
     const [text, image, secret] = await Promise.all(resources.map(({ uri }) => client.read(uri)));
     expect(text?.[0]).toMatchObject({ text: "hello\n", mimeType: "text/plain" });
@@ -206,7 +206,7 @@ test("over HTTP each connection of a 2025 client is a session with a shell of it
   expect(a.sessionId()).toMatch(/^[0-9a-f]{32}$/);
   expect(a.sessionId()).not.toBe(b.sessionId());
 
-  // Somebody else's session is none of one's own.
+  // Another user's session is out of reach.
   const headers = { "mcp-session-id": String(a.sessionId()), accept: "application/json, text/event-stream" };
   const params = { name: "bash", arguments: { command: "pwd" } };
   const body = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });

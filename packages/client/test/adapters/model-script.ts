@@ -1,6 +1,6 @@
 /**
- * A model whose next move the test decides while the agent runs. The framework's fake model asks `turn` for each answer;
- * the test, on the other side, makes tool calls and gets their results, as if it were the model.
+ * A model whose next move the test decides while the agent runs. The framework's fake model calls `turn` for each
+ * response; the test, on the other side, makes tool calls and gets their results, as if it were the model.
  */
 
 export type Move =
@@ -14,7 +14,7 @@ export class ModelScript<Result> {
   #awaited: { resolve: (result: Result) => void; reject: (error: unknown) => void } | null = null;
   #over: unknown = null;
 
-  /** Called by the fake model: what the last call brought (`null` at the beginning), and what to do next. */
+  /** Called by the fake model with the last call's result (`null` at the beginning); returns the next move. */
   async turn(result: Result | null): Promise<Move> {
     if (result !== null) {
       this.#awaited?.resolve(result);
@@ -27,7 +27,7 @@ export class ModelScript<Result> {
     });
   }
 
-  /** Lets the agent call a tool; resolves with what its model is told about it. */
+  /** Lets the agent call a tool; resolves with its model's input about it. */
   call(name: string, input: Record<string, unknown>): Promise<Result> {
     if (this.#over !== null) return Promise.reject(this.#over);
     return new Promise((resolve, reject) => {
@@ -44,7 +44,7 @@ export class ModelScript<Result> {
     this.#move({ type: "fail", error });
   }
 
-  /** The agent's run is over, and nobody will answer any more. */
+  /** The agent's run is over, and no response will come. */
   watch(run: Promise<unknown>): void {
     run.then(
       () => this.#finish(new Error("the run ended")),

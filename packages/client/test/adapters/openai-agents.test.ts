@@ -92,7 +92,7 @@ describe("the OpenAI Agents client", () => {
       client.create({ options: { thread: "t2" }, snapshot: { type: "remote" } }),
     ])
       await expect(refused).rejects.toMatchObject({ code: "invalid_request" });
-    // Patches of one turn that touch the same file are made one after the other.
+    // Patches of one turn that touch the same file are applied in sequence.
     await session.execCommand({ cmd: "seq 1 20 > n" });
     const editor = session.createEditor();
     const patched = await Promise.all(

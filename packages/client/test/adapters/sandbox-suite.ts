@@ -1,5 +1,5 @@
 /**
- * What a sandbox means to a framework that brings its own tools for it. The framework's fake model uses the framework's
+ * The suite for a framework that brings its own tools for a sandbox. The framework's fake model uses the framework's
  * tools; a driver says which of them runs a command and which reads, writes and edits a file.
  */
 
@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { ToolStage } from "../tools/tool-stage.ts";
 import type { Scenes } from "./scenes.ts";
 
-/** One run of an agent. Each action is a tool call; its answer is what the model is told. */
+/** One run of an agent. Each action is a tool call; its result is the model's input. */
 export interface SandboxAgent extends AsyncDisposable {
   run(command: string): Promise<string>;
   write(path: string, content: string): Promise<string>;
@@ -93,7 +93,7 @@ export function describeSandbox(driver: SandboxDriver, scenes: Scenes): void {
         expect(read).toContain("kept");
         const told = await agent.run("test -e /tmp/lost || echo new");
         expect(told).toContain("new");
-        // The OpenAI SDK reads with commands, which were told already.
+        // The OpenAI SDK reads with commands, which were reported already.
         if (!wasTold(read)) expect(told).toSatisfy(wasTold);
         expect(await agent.run("echo on")).not.toSatisfy(wasTold);
       }));

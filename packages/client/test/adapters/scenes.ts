@@ -1,6 +1,6 @@
 /**
- * Where the tests of a suite get their stage from. In memory each test opens one of its own. Sandboxes of an engine take time
- * to make, so there all tests of a file share one fleet, and one test leaves its sandbox, emptied, to the next.
+ * Provides the stage of a suite's tests. In memory each test opens its own. Sandboxes of an engine take time to create,
+ * so there all tests of a file share one fleet, and one test leaves its sandbox, emptied, to the next.
  *
  * Either way a test sees a thread without files, only its own events, and fails when it leaves a lease behind.
  */
@@ -10,7 +10,7 @@ import { openToolStage, type StageKind, type ToolStage } from "../tools/tool-sta
 
 export interface Scene extends AsyncDisposable {
   readonly stage: ToolStage;
-  /** Its files are gone; so are those of the same name with an ending. */
+  /** Its files are gone; so are those of the same name with a suffix. */
   readonly thread: string;
 }
 
@@ -37,7 +37,7 @@ export function ownScenes(name: string, kind: StageKind): Scenes {
   };
 }
 
-/** For one test file: registers what opens and closes the shared stage. */
+/** For one test file: registers the hooks that open and close the shared stage. */
 export function sharedScenes(name: string, kindOf: () => StageKind): Scenes {
   let shared: ToolStage | undefined;
   beforeAll(async () => {
@@ -86,7 +86,7 @@ function window(shared: ToolStage) {
 const DIRECTORIES = ["workspace", "uploads", "outputs"].map((name) => `/mnt/user-data/${name}`).join(" ");
 const EMPTYING = `find ${DIRECTORIES} -mindepth 1 -delete; rm -rf /tmp/*; find ${DIRECTORIES} -mindepth 1 | wc -l | grep -qx 0`;
 
-/** What the test has used becomes as good as new; what took the place of a killed sandbox knows that it did, and goes. */
+/** Resets the sandboxes that the test used. A sandbox that replaced a killed one remembers that, and is removed. */
 async function clear({ fleet, events }: ToolStage, wasKilled: boolean): Promise<void> {
   const used = new Set(events.flatMap((event) => (event.type === "lease-acquired" ? [event.thread] : [])));
   for (const thread of used) {

@@ -1,5 +1,5 @@
 /**
- * What the tools mean, whoever calls them: one suite, run directly, through each framework that gets our tools and
+ * The meaning of the tools, for every caller: one suite, run directly, through each framework that gets our tools and
  * through both generations of MCP, on each backend.
  */
 
@@ -37,7 +37,7 @@ type Use = (tools: ToolCaller, stage: ToolStage, thread: string) => Promise<void
 
 export function describeTools(driver: ToolDriver, scenes: Scenes): void {
   describe(`${driver.name} on ${scenes.name}`, () => {
-    /** Opens a scene and a caller, and lets both go, in the other order, whatever the test does. */
+    /** Opens a scene and a caller, and releases both, in reverse order, whatever the test does. */
     async function withTools(use: Use, policy?: ToolPolicy) {
       await using scene = await scenes.open();
       const { stage, thread } = scene;
@@ -57,7 +57,7 @@ export function describeTools(driver: ToolDriver, scenes: Scenes): void {
       withTools(async (tools) => {
         const reply = await tools.call("bash", { command: "echo out; echo err >&2; exit 3" });
         expect(withoutShellEnd(reply.text)).toBe("out\n[stderr]\nerr\n[exit code: 3]");
-        // The command ran, and that is its answer.
+        // The command ran, and that is its result.
         if (reply.isError !== null) expect(reply.isError).toBe(false);
         expect((await tools.call("bash", { command: "true" })).text).toBe("(no output)\n[exit code: 0]");
       }));
@@ -78,7 +78,7 @@ export function describeTools(driver: ToolDriver, scenes: Scenes): void {
           `[working directory: ${WORKSPACE}/a/b]`,
         );
         expect((await tools.call("bash", { command: "pwd" })).text).toContain(`${WORKSPACE}/a/b\n`);
-        // Whether a command that ends its shell still moves it is up to the backend; the next one runs either way.
+        // The backend decides whether a command that ends its shell still moves it; the next one runs either way.
         expect((await tools.call("bash", { command: "cd /; exit 4" })).text).toContain("[exit code: 4]");
         expect((await tools.call("bash", { command: "pwd" })).text).toMatch(
           /^\/(?:mnt\/user-data\/workspace\/a\/b)?\n\[exit code: 0\]$/,

@@ -1,4 +1,4 @@
-/** A mistake in address, key or certificate is said once, as what it is, and not as a gateway that does not answer. */
+/** A mistake in address, key or certificate is reported once, by its own name, and not as an unreachable gateway. */
 
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";

@@ -10,7 +10,7 @@ type Handler = (request: IncomingMessage, response: ServerResponse) => void;
 
 let server: Server;
 let handlers: Handler[] = [];
-/** What asked, each time: Node's `fetch` says its name, and `node:http` says none. */
+/** The sender of each request: Node's `fetch` names itself, and `node:http` does not. */
 let asked: string[] = [];
 
 const LEASE = {
@@ -202,7 +202,7 @@ describe("everything goes over fetch", () => {
 });
 
 describe("a process", () => {
-  /** Prints what its requests called themselves. */
+  /** Prints the names of its requests' senders. */
   const PROGRAM = `
     import { createServer } from "node:http";
     const names = [];

@@ -1,4 +1,4 @@
-/** The checks by hand accept only what the contract's schemas accept, and leave the rest to them. */
+/** The manual checks accept only what the contract's schemas accept, and leave the rest to the schemas. */
 
 import { execOutputSchema, followEndSchema, leaseSchema, spawnedExecSchema } from "@sandlot/contract";
 import fc from "fast-check";
@@ -54,7 +54,7 @@ const PAIRS: readonly Pair[] = [
   },
 ];
 
-/** What a field may be instead: every kind of value, and the neighbours of each limit. */
+/** Wrong values of a field: every kind of value, and the neighbours of each limit. */
 const OTHER_VALUES: readonly unknown[] = [
   ...[undefined, null, true, 0, -1, 1, 0.5, -0.5, 2 ** 53 - 1, 2 ** 53, 1e308, Number.NaN, Number.POSITIVE_INFINITY],
   ...["", "stdout", "stderr", "same", "restored", "empty", "completed", "timed_out", "killed", "lost", [], [""], [1]],

@@ -1,4 +1,4 @@
-/** How the client asks: what it repeats, what it does not, and how streams go on after a break. */
+/** The client's requests: which it repeats, which it does not, and how streams resume after a break. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -263,7 +263,7 @@ describe("streams", () => {
     for await (const event of one.sandbox.execs.follow("x"))
       if (event.type === "output") text += new TextDecoder().decode(event.bytes);
     expect(text).toBe("abcdef");
-    // What has not begun is the caller's to ask again.
+    // The caller itself must repeat a request that has not begun.
     handlers = [limited];
     const beginning = one.sandbox.execs.follow("x")[Symbol.asyncIterator]().next();
     await expect(beginning).rejects.toMatchObject({ code: "rate_limited" });

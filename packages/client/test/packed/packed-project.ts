@@ -1,6 +1,6 @@
 /**
- * An empty project with our packages as they are published: packed, unpacked, nothing of the sources in reach. What they
- * depend on is linked from this repository, so that nothing is fetched.
+ * An empty project with our packages in their published form: packed, unpacked, without access to the sources. Their
+ * dependencies are linked from this repository, so that nothing is fetched.
  */
 
 import { execFileSync, spawnSync } from "node:child_process";
@@ -25,14 +25,14 @@ const NODE = existsSync(PINNED_NODE) ? PINNED_NODE : process.execPath;
 
 export interface PackedProject {
   readonly directory: string;
-  /** What a program in it runs with: the state is below the project, and no registry is asked. */
+  /** The environment of a program in it: the state is below the project, and no registry is contacted. */
   readonly environment: NodeJS.ProcessEnv;
   /** Runs a program (an ES module) in it. */
   run(program: string): { readonly status: number | null; readonly stdout: string; readonly stderr: string };
   remove(): void;
 }
 
-/** Why there can be none now; `null` when there can. */
+/** Why a project is impossible now; `null` when it is possible. */
 export function whyNotPacked(): string | null {
   const missing = FOLDERS.find((folder) => !existsSync(join(ROOT, folder, "dist/index.d.ts")));
   return missing === undefined ? null : `${missing} is not built: run npm run build`;
@@ -81,7 +81,7 @@ function unpack(folder: string, tarball: string, modules: string): void {
   mkdirSync(place, { recursive: true });
   execFileSync("tar", ["-xzf", tarball, "--strip-components=1", "-C", place]);
   rmSync(tarball);
-  // What is installed for this package alone.
+  // The packages installed for this package alone.
   const own = join(ROOT, folder, "node_modules");
   if (existsSync(own)) symlinkSync(own, join(place, "node_modules"));
 }

@@ -1,4 +1,4 @@
-/** What is published has the names that it promises, and each of them takes a fleet or the client of a gateway. */
+/** The published packages have the promised names, and each of them takes a fleet or the client of a gateway. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type PackedProject, packedProject, whyNotPacked } from "./packed-project.ts";
@@ -71,7 +71,7 @@ const SAME = {
   aiSdkTools: "42\n[exit code: 0]",
   openai: "42\n",
   mastra: "42\n",
-  // One sandbox for all of them, under one name, and nobody holds it.
+  // One sandbox for all of them, under one name, and unheld.
   sandboxes: [["a_foreign_thread__xHASH", "parked", 0]],
 };
 

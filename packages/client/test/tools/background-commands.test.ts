@@ -1,4 +1,4 @@
-/** Commands that outlast the call that started them: they go on, are waited for by id, and end with their run. */
+/** Commands that outlast the call that started them: they go on, can be awaited by id, and end with their run. */
 
 import { describe, expect, test } from "vitest";
 import { sandlotTools } from "../../src/tools/index.ts";
@@ -64,7 +64,7 @@ describe.each(["memory", "gateway", "local"] as const)("a command longer than it
     const secrets = { TOKEN: "sk-very-secret-value-1" };
     await using tools = sandlotTools(stage.source, { thread: "t1", replyWithinMs: 300, secrets });
     await waitFor(tools, await tools.call("bash", { command: "true" }));
-    // What could be the beginning of a secret is held back, so there is more before it.
+    // A possible beginning of a secret is held back, so there is more before it.
     const command = "seq 1 200; printf 'sk-very-secret'; sleep 1; printf -- '-value-1 after'; seq 1 200; sleep 1";
     const begun = await tools.call("bash", { command });
     expect(begun.facts.output).toMatch(/^1\n2\n3\n/);
@@ -119,7 +119,7 @@ describe.each(["memory", "gateway", "local"] as const)("a command longer than it
       await waitFor(tools, await tools.call("bash", { command: "true" }));
       const cancelled = new AbortController();
       const begun = await tools.call("bash", { command: "sleep 1.5; touch first; sleep 30" }, cancelled);
-      // The call was answered, so its signal means nothing any more.
+      // The call has returned, so its signal no longer matters.
       cancelled.abort();
       const waiting = new AbortController();
       const wait = tools.call("bash_output", { command_id: idOf(begun.facts) }, { signal: waiting.signal });

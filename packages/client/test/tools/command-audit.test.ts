@@ -46,7 +46,7 @@ describe("the command audit", () => {
     ];
     const nasty = pieces.map((piece) => `${piece.repeat(Math.floor(9_900 / piece.length))}x`);
     for (const command of nasty) {
-      // Its own time, not that of whatever else the machine does.
+      // Its own time, not that of other work on the machine.
       const begun = process.cpuUsage();
       auditCommand(command);
       expect(process.cpuUsage(begun).user / 1_000, short(command)).toBeLessThan(500);

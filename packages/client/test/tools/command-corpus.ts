@@ -1,4 +1,4 @@
-/** Commands and what the audit must make of them. */
+/** Commands with the expected findings of the audit. */
 
 export const BLOCKED: readonly string[] = [
   "rm -rf /",

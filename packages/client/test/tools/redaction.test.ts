@@ -1,6 +1,6 @@
 /**
- * Redaction: each form in which a secret's value may show up, with a control that shows it when redaction is off; and
- * that a stream shows exactly what the whole would.
+ * Redaction: each form in which a secret's value may show up, with a control that shows it when redaction is off; and a
+ * stream shows exactly what the whole would.
  */
 
 import { fc, test as property } from "@fast-check/vitest";
@@ -52,7 +52,7 @@ const FORMS: readonly (readonly [string, (secret: string) => string])[] = [
   ["reversed", (secret) => [...secret].reverse().join("")],
 ];
 
-/** The longest piece of the secret, in this form, that is left. */
+/** The longest remaining piece of the secret, in this form. */
 function isGone(shown: string, form: string): boolean {
   const pieces = form.split(/[\s:|]+/).filter((piece) => piece.length >= 8);
   return pieces.every((piece) => !shown.includes(piece));
@@ -70,7 +70,7 @@ describe.each([SECRET, "ghp_0123456789abcdefABCDEF", "12345678", "x".repeat(40),
       expect(shown).toMatch(/^before /);
       expect(shown).toMatch(/ after$/);
       expect(isGone(shown, form(secret))).toBe(true);
-      // The control: without the secret nothing is touched.
+      // The control: without the secret nothing is redacted.
       expect(new Redactor(["another-secret"]).redact(text)).toBe(text);
     });
 

@@ -1,6 +1,4 @@
-/**
- * The lease of one run: when it is taken, that it is given back on every path, and what happens when the sandbox dies.
- */
+/** The lease of one run: when it is taken, that every path releases it, and what happens when the sandbox dies. */
 
 import { describe, expect, test } from "vitest";
 import { SandboxRun, sandlotTools } from "../../src/tools/index.ts";
@@ -67,7 +65,7 @@ describe("the lease of a run", () => {
     await using run = new SandboxRun(stage.fleet, { thread: "t1", idleReleaseMs: 20 });
     await run.use((sandbox) => sandbox.exec("echo kept > /tmp/kept"));
     await expect.poll(() => stage.leaseCount()).toBe(0);
-    // It was parked, so it is the same sandbox, and there is nothing to tell.
+    // It was parked, so it is the same sandbox, and there is nothing to report.
     expect(await run.use((sandbox) => sandbox.files.readText("/tmp/kept"))).toBe("kept\n");
     expect(run.takeNotice()).toBeNull();
   });
@@ -129,7 +127,7 @@ describe("a sandbox that dies", () => {
     await using first = sandlotTools(stage.fleet, { thread: "t1" });
     await using second = sandlotTools(stage.fleet, { thread: "t1" });
     for (const tools of [first, second]) await tools.call("bash", { command: "true" });
-    // The second holds nothing when it happens, and takes a lease on what the first has made.
+    // The second holds nothing at that moment, and takes a lease on the sandbox that the first has made.
     await second.run.release();
     await stage.kill("t1");
     for (const tools of [first, second]) {
@@ -199,7 +197,7 @@ test("threads of other systems are mapped one to one", async () => {
     expect(thread).toMatch(/^[A-Za-z0-9_-]{1,64}$/);
     seen.set(thread, foreign);
     await run.end();
-    // Somebody who names the mapped thread is somebody else.
+    // A caller that names the mapped thread is another user.
     await using other = new SandboxRun(stage.fleet, { thread });
     const read = other.use((sandbox) => sandbox.files.readText("/mnt/user-data/workspace/name"));
     if (thread === foreign) expect(await read).toBe(`${foreign}\n`);

@@ -1,4 +1,4 @@
-/** What the tools ask of a source is what a fleet and the client of a gateway both are. */
+/** A fleet and the client of a gateway both satisfy the tools' source interface. */
 
 import { expectTypeOf, test } from "vitest";
 import type { Fleet } from "../../../fleet/src/index.ts";

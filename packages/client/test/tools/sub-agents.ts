@@ -1,6 +1,6 @@
 /**
- * Twelve sub-agents in one thread, a thousand calls, and a sandbox that is killed under them again and again: no edit is
- * lost, no call is answered for another, only calls that were under way at a kill fail, and no lease is left.
+ * Twelve sub-agents in one thread, a thousand calls, and a sandbox that is killed under them again and again: no edit
+ * is lost, no call gets another's result, only calls running at a kill fail, and no lease is left.
  */
 
 import { expect } from "vitest";
@@ -27,7 +27,7 @@ export async function letThemWork(kind: StageKind, kills = 6): Promise<void> {
   const seconds = (performance.now() - begunAt) / 1000;
   const final = (await parent.call("read_file", { path: SHARED })).text;
   for (const [agent, count] of counts.entries()) {
-    // The very last edit may be one of which it is not known whether it was made.
+    // The result of the very last edit may be unknown.
     expect([count, count + 1]).toContain(countOf(agent, final));
   }
   const edits = counts.reduce((sum, count) => sum + count);
@@ -49,7 +49,7 @@ export async function letThemWork(kind: StageKind, kills = 6): Promise<void> {
   );
 }
 
-/** Counts, kills when it is time, and knows which calls a kill may have struck. */
+/** Counts, kills when it is time, and knows which calls a kill may have hit. */
 class Watch {
   calls = 0;
   kills = 0;
@@ -64,7 +64,7 @@ class Watch {
   constructor(stage: ToolStage, killsMax: number) {
     this.#stage = stage;
     this.#killsMax = killsMax;
-    // Killed is one moment, dead a slightly later one; what begins in between is struck as well.
+    // Death follows the kill slightly later; calls that begin in between are hit as well.
     stage.fleet.events.on(() => this.#strike(), "sandbox-lost");
   }
 
@@ -80,7 +80,7 @@ class Watch {
     const output = await tools.call(name, input);
     this.#underWay.delete(mine);
     if (output.text.includes("The sandbox was replaced")) this.told += 1;
-    // Through another client of the gateway the file may change between looking and writing; the sandbox then says so.
+    // Through another client of the gateway the file may change between reading and writing; the sandbox then says so.
     if (output.code === "read_first" || output.code === "file_changed") this.refused += 1;
     else if (output.isError) {
       this.lost += 1;
@@ -90,7 +90,7 @@ class Watch {
     return output;
   }
 
-  /** Everything that has begun and not ended may have been struck. */
+  /** Every call that has begun and not ended may have been hit. */
   #strike(): void {
     for (const call of this.#underWay) this.#struck.add(call);
   }
@@ -108,7 +108,7 @@ async function work(stage: ToolStage, watch: Watch, agent: number): Promise<numb
     const seen = await watch.call(tools, "read_file", { path: SHARED });
     if (seen.isError) continue;
     const present = countOf(agent, seen.text);
-    // An edit that was under way at a kill was made or not; reading shows which. Nothing else may have changed our line.
+    // An edit running at a kill was made or not; reading shows which. Nothing else may have changed our line.
     expect([count, count + 1]).toContain(present);
     count = present;
     const edit = { path: SHARED, old_str: `agent ${agent}: ${count};`, new_str: `agent ${agent}: ${count + 1};` };

@@ -1,6 +1,6 @@
 /**
- * A fleet for tests of tools and adapters, on any backend or behind a gateway, with what such tests ask of it: who holds
- * what, and a sandbox that dies at a bad moment. Closing it fails when a lease was left behind.
+ * A fleet for tests of tools and adapters, on any backend or behind a gateway, with helpers for such tests: the holders
+ * of each sandbox, and a sandbox that dies at a bad moment. Closing it fails when a lease was left behind.
  */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -18,18 +18,18 @@ import type { SandboxSource } from "../../src/tools/index.ts";
 
 export interface ToolStage extends AsyncDisposable {
   readonly home: string;
-  /** What can be looked at. */
+  /** The observable parts. */
   readonly fleet: Fleet;
-  /** What tools and adapters get: the fleet itself, or the client of a gateway in front of it. */
+  /** The source of tools and adapters: the fleet itself, or the client of a gateway in front of it. */
   readonly source: SandboxSource;
   /** The same for one of several: behind a gateway they use four clients, which know nothing of one another. */
   sourceOf(user: number): SandboxSource;
   readonly events: readonly FleetEvent[];
-  /** Leases that somebody has now. */
+  /** Current leases. */
   leaseCount(): number;
   /** The sandbox of a thread dies by itself. */
   kill(thread: string, user?: string): Promise<void>;
-  /** Fails when somebody still holds something, whoever is asked. */
+  /** Fails when any instance still has a lease. */
   expectNoLease(): Promise<void>;
 }
 
@@ -114,7 +114,7 @@ async function killContainer({ docker }: TestEngine, sandboxId: string): Promise
   await docker.getContainer(container.Id).kill();
 }
 
-/** Its first process, and with it all others. Comes back when it is dead. */
+/** Its first process, and with it all others. Resolves when it is dead. */
 async function killLocal(home: string, sandboxId: string): Promise<void> {
   const [fleetId = ""] = readdirSync(home).filter((name) => name.startsWith("fleet-"));
   const objects = join(home, fleetId, "objects");

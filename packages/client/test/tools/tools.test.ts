@@ -1,4 +1,4 @@
-/** What only the library shows of the tools. */
+/** Behaviour of the tools that only the library shows. */
 
 import { describe, expect, test } from "vitest";
 import { z } from "zod";

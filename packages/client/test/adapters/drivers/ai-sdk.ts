@@ -31,7 +31,7 @@ function startAiSdk6({ source }: ToolStage, thread: string, policy: ToolPolicy =
   const set = sandlotTools(source, { thread, sdkVersion: 6, ...policy });
   const run = generateText6({
     model,
-    // Both versions cannot be `ai` at once, so one of them has to believe us.
+    // Only one version can be `ai`, so the other is cast.
     tools: set.tools as never,
     prompt: "go",
     stopWhen: stepCountIs6(1_000) as never,

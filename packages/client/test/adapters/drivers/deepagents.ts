@@ -1,4 +1,4 @@
-/** Deep agents with LangChain's fake model, which uses deepagents' own tools as the script is told. */
+/** Deep agents with LangChain's fake model, which uses deepagents' own tools as the script directs. */
 
 import { createDeepAgent } from "deepagents";
 import { AIMessage, type BaseMessage, createMiddleware, fakeModel, type ToolMessage } from "langchain";

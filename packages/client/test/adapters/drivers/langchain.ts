@@ -1,4 +1,6 @@
-/** Agents of LangChain.js with its fake model, which does what the script is told. The lease discipline is the middleware's. */
+/**
+ * Agents of LangChain.js with its fake model, which follows the script. The middleware takes and releases the leases.
+ */
 
 import { AIMessage, type BaseMessage, createAgent, createMiddleware, fakeModel, type ToolMessage } from "langchain";
 import { sandlotMiddleware } from "../../../src/langchain/index.ts";

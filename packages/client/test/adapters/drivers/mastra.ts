@@ -1,4 +1,4 @@
-/** Mastra agents with a mock model, which uses Mastra's own workspace tools as the script is told. */
+/** Mastra agents with a mock model, which uses Mastra's own workspace tools as the script directs. */
 
 import { Agent } from "@mastra/core/agent";
 import type { RequestContext } from "@mastra/core/request-context";

@@ -37,7 +37,7 @@ export async function overStdio(
   });
 }
 
-/** A server for `/user/thread`, and as many clients as are asked for. */
+/** A server for `/user/thread`, and the requested number of clients. */
 export async function serveHttp({ source }: ToolStage, policy: ToolPolicy = {}) {
   const mcp = createMcpHttp({ source, world, version, progressIntervalMs: 20, ...policy });
   const server = createServer((request, response) => {

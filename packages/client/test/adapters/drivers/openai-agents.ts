@@ -1,4 +1,7 @@
-/** Agents of the OpenAI Agents SDK with its scripted model, which uses the SDK's own shell and file tools as the script is told. */
+/**
+ * Agents of the OpenAI Agents SDK with its scripted model, which uses the SDK's own shell and file tools as the script
+ * directs.
+ */
 
 import { run, setTracingDisabled } from "@openai/agents";
 import { filesystem, type Manifest, SandboxAgent, shell } from "@openai/agents/sandbox";
