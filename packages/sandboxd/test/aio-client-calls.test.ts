@@ -1,6 +1,6 @@
 /**
- * What clients of the AIO API do beyond its description: calls that the Python client `agent-sandbox` makes, by what it sends and
- * what it says that it gets.
+ * Client behaviour beyond the description of the AIO API: calls that the Python client `agent-sandbox` makes, by its
+ * requests and its declared responses.
  */
 
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -61,7 +61,7 @@ it("a directory's links are followed, unless they are to be kept", async () => {
   expect(await exec({ preserve_symlinks: true })).toBe(`${link}\n`);
   expect(await exec({ id: "a" })).toBe(`${join(root, "real")}\n`);
   expect(await exec({ id: "a", preserve_symlinks: true })).toBe(`${link}\n`);
-  // What is told of a command is what was given.
+  // The listing shows the given command.
   const viewed = await client.data(SCHEMAS.shellView, "/v1/shell/view", { id: "a" });
   expect([viewed.command, viewed.console?.[0]?.command]).toEqual(["pwd", "pwd"]);
 });

@@ -1,5 +1,5 @@
 /**
- * A client of the AIO API with schemas of its own, written from the description of the API. It shares nothing with the
+ * A client of the AIO API with its own schemas, written from the description of the API. It shares no code with the
  * daemon, so that both can be wrong only independently.
  */
 
@@ -28,7 +28,7 @@ const bashSession = z.object({
   command_count: z.int().optional(),
 });
 
-/** Required fields are required here; what may be null or absent may be, and is what it says when it is there. */
+/** Required fields are required here; an optional or nullable field must have its declared type when it is present. */
 export const SCHEMAS = {
   sandbox: z.object({
     success: z.boolean(),
@@ -226,7 +226,7 @@ export class AioClient {
   readonly #where: RequestOptions;
   readonly #headers: Readonly<Record<string, string>>;
 
-  /** At the path of a socket, at a port of the loopback, or over connections that an agent has. */
+  /** At the path of a socket, at a port of the loopback, or over an agent's connections. */
   constructor(where: string | number | Agent, headers: Readonly<Record<string, string>>) {
     this.#where =
       typeof where === "string"

@@ -1,6 +1,6 @@
 /**
- * What DeerFlow's client came upon: commands that are none, output that is cut, patterns as Python writes them, and what a sandbox says
- * of its programs.
+ * Findings with DeerFlow's client: empty commands, cut output, patterns in Python's syntax, and a sandbox's report of
+ * its programs.
  */
 
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";

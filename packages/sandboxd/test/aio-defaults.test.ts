@@ -1,6 +1,4 @@
-/**
- * What the AIO API means when a field is left out, and the answers that few clients look at.
- */
+/** The AIO API's defaults for missing fields, and its rarely read responses. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -110,7 +108,7 @@ describe("/v1/file", () => {
     const all = await grep({});
     expect(found(all)).toEqual(["a.py:2", "deep/.hidden:1", "deep/b.md:1"]);
     expect(all).toMatchObject({ match_count: 3, files_matched: 3, truncated: false });
-    // A line is told whole.
+    // A line is reported whole.
     expect(all.matches[2]?.line_content.length).toBe(403);
     expect(found(await grep({ recursive: false }))).toEqual(["a.py:2"]);
     expect(found(await grep({ type: "py", case_insensitive: true }))).toEqual(["a.py:1", "a.py:2"]);

@@ -1,6 +1,6 @@
 /**
- * Every field of every request of the AIO API, as its description has it: which must be there, which may be null, and of which type
- * they are. What is wrong is 422 and names the field.
+ * Every field of every request of the AIO API, as in its description: required or not, nullable or not, and its type. A
+ * wrong field gives 422 with its name.
  */
 
 import { beforeAll, expect, it } from "vitest";
@@ -9,7 +9,7 @@ import { daemonFile, startDaemon } from "./start-daemon.ts";
 
 beforeAll(daemonFile, 60_000);
 
-/** `!`: must be there. `?`: may be null. */
+/** `!`: required. `?`: nullable. */
 const REQUESTS: Readonly<Record<string, string>> = {
   "/v1/shell/exec":
     "id: string?; exec_dir: string?; command!: string; async_mode: boolean; timeout: number?; strict: boolean?; no_change_timeout: integer?; hard_timeout: number?; preserve_symlinks: boolean?; truncate: boolean",
@@ -42,7 +42,7 @@ const REQUESTS: Readonly<Record<string, string>> = {
     "command!: enum; path!: string; file_text: string?; old_str: string?; new_str: string?; insert_line: integer?; view_range: list?; replace_mode: enum?; page_range: list?; sheet_name: string?; row_range: list?; slide_range: list?; enable_metadata: boolean?",
 };
 
-/** What no field of the kind takes. */
+/** Values that no field of the kind accepts. */
 const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   string: [7, true, ["x"], {}],
   boolean: ["maybe", 2, ["x"], {}],
@@ -53,14 +53,14 @@ const WRONG: Readonly<Record<string, readonly unknown[]>> = {
   map: ["x", 7, ["x"], { A: 7 }],
 };
 
-/** What each kind takes besides the obvious. */
+/** Unusual values that each kind accepts. */
 const TAKEN: Readonly<Record<string, readonly unknown[]>> = {
   boolean: ["true", 0],
   number: ["0.5", 1],
   integer: ["1", 1.0],
 };
 
-/** A path below a file: nothing can be made there, whichever operation takes it. */
+/** A path below a file: no operation can create it. */
 const RIGHT: Readonly<Record<string, unknown>> = { string: "/dev/null/nowhere", boolean: true, enum: "view" };
 
 interface Field {
@@ -87,13 +87,13 @@ async function checkRequest(client: AioClient, path: string, fields: readonly Fi
   const least = Object.fromEntries(
     fields.filter(({ required }) => required).map(({ name, kind }) => [name, RIGHT[kind]]),
   );
-  /** The fields that are said to be wrong; or the status, when none is. */
+  /** The reported fields; or the status, when none is reported. */
   const wrong = async (body: object): Promise<readonly string[]> => {
     const answer = await client.ask("POST", path, body);
     if (answer.status !== 422) return [String(answer.status)];
     const { detail } = SCHEMAS.validation.parse(JSON.parse(answer.body.toString()));
     return [
-      // What is in a list or a map is told by its place in it.
+      // An entry of a list or a map is reported by its place.
       ...new Set(detail.map(({ loc, type }) => `${type === "missing" ? "missing " : ""}${loc.slice(0, 2).join(".")}`)),
     ].sort();
   };
@@ -102,7 +102,7 @@ async function checkRequest(client: AioClient, path: string, fields: readonly Fi
   for (const { name, kind, nullable } of fields) {
     const given = async (value: unknown) => [path, name, value, ...(await wrong({ ...least, [name]: value }))];
     const refused = (value: unknown) => [path, name, value, `body.${name}`];
-    // What an operation makes of it is its own affair; the request is valid.
+    // The operation decides about the rest; the request is valid.
     const taken = (value: unknown) => [path, name, value, "200"];
     expect(await given(null)).toEqual(nullable ? taken(null) : refused(null));
     for (const value of WRONG[kind] ?? []) expect(await given(value)).toEqual(refused(value));

@@ -1,6 +1,4 @@
-/**
- * Watches of the AIO API: set up, asked, followed and ended, with statuses of their own.
- */
+/** Watches of the AIO API: created, polled, followed and ended, with their own statuses. */
 
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
@@ -116,7 +114,7 @@ describe("/v1/file/watch", () => {
     const waited = z.object({ event });
     const wait = (more: object) => json(waited, "POST", "/v1/file/watch/wait", { path: path("ready"), ...more });
     const coming = wait({ timeout: 20, event_types: ["create"] });
-    // Only what happens after the question counts.
+    // Only events after the request count.
     await new Promise((resolve) => setTimeout(resolve, 200));
     writeFileSync(path("ready"), "{}");
     expect((await coming).event).toMatchObject({ type: "create", path: path("ready"), size: 2 });

@@ -68,7 +68,7 @@ describe("a client that has no key", () => {
       "x-sandlot-token": token,
     };
     expect((await bySocket.ask("GET", "/sandlot/activity", undefined, credentials)).status).toBe(404);
-    // The daemon's own socket still wants the key.
+    // The daemon's own socket still requires the key.
     expect((await new AioClient(onSocket.socketPath, {}).ask("GET", "/v1/sandbox")).status).toBe(401);
     const onPort = await startDaemon({ config: { aioListen: { host: "127.0.0.1", port: 0 } } });
     const byPort = new AioClient(onPort.ready.aioPort ?? 0, {});
@@ -355,7 +355,7 @@ describe("/v1/file", () => {
   });
 });
 
-/** A connection to the AIO API, opened by somebody who may. */
+/** A connection to the AIO API, opened with permission. */
 function tunnel(socketPath: string, headers: Readonly<Record<string, string>>): Promise<Duplex> {
   return new Promise((resolve, reject) => {
     const upgrade = { connection: "Upgrade", upgrade: "sandlot-tunnel" };

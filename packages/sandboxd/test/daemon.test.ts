@@ -86,7 +86,7 @@ describe("a request", () => {
       "409 stale_generation",
     );
     expect(await refused({ ...CREDENTIALS, [DAEMON_HEADERS.sandboxId]: "sandbox-2" })).toBe("409 stale_generation");
-    // A refusal says nothing that the caller did not.
+    // A refusal reveals nothing beyond the request.
     const { body } = await ask({ socketPath }, "/sandlot/ports", {
       headers: { ...CREDENTIALS, [DAEMON_HEADERS.generation]: "8" },
     });
@@ -118,7 +118,7 @@ describe("the start", () => {
     const directory = temporaryDirectory();
     const socketPath = join(directory, "inherited");
     const server = createServer();
-    // Node removes the path it has listened on when it closes. So it is given another name meanwhile.
+    // Node removes the path of a socket when it closes it, so the socket is renamed meanwhile.
     await new Promise<void>((resolve) => server.listen(`${socketPath}.0`, resolve));
     renameSync(`${socketPath}.0`, socketPath);
     const { fd } = (server as unknown as { _handle: { fd: number } })._handle;
@@ -140,7 +140,7 @@ describe("the start", () => {
       },
     );
     onTestFinished(() => void child.kill("SIGKILL"));
-    // From here on the daemon accepts, and nobody else may.
+    // From here on only the daemon accepts.
     server.close();
     expect(JSON.parse(await firstLine(child.stdio[4] as Readable))).toMatchObject({ ready: true });
     expect((await exec({ socketPath }, "echo inherited")).body).toMatchObject({ stdout: "inherited\n" });
@@ -210,7 +210,7 @@ describe("the start", () => {
 });
 
 test("nothing of the daemon's own loads node:crypto, which would be a tenth of its start", async () => {
-  // What serves WebSockets does, when the first terminal is attached to; it calls it by its short name.
+  // The WebSocket server loads it with the first terminal, by its short name.
   expect(readFileSync(await daemonFile(), "utf8")).not.toContain('"node:crypto"');
 });
 
@@ -264,7 +264,7 @@ describe("the daemon", () => {
     expect(stateOf(pid)).toMatch(/[SR]/);
     daemon.process.kill("SIGTERM");
     expect(await daemon.exited).toBe(0);
-    // Whether somebody has waited for it is not the daemon's to say any more.
+    // It may be a zombie: reaping is no longer the task of the daemon.
     expect(stateOf(pid)).toMatch(/^Z?$/);
     expect(existsSync(daemon.socketPath)).toBe(false);
   });
@@ -282,7 +282,7 @@ function stateOf(pid: number): string {
   }
 }
 
-/** Starts a daemon that may not get far. */
+/** Starts a daemon that may fail early. */
 function start(config: object): { ended: Promise<{ code: number | null; stderr: string }> } {
   const ended = daemonFile().then(
     (file) =>

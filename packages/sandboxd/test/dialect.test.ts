@@ -1,6 +1,6 @@
 /**
- * The dialect of regular expressions, compared with Python's `re` and with ripgrep themselves: where all accept a pattern, they find the
- * same lines; what is refused is refused with a sentence.
+ * The dialect of regular expressions, compared with Python's `re` and with ripgrep themselves: where all accept a
+ * pattern, they find the same lines; a refusal has an explanation.
  */
 
 import { spawnSync } from "node:child_process";
@@ -240,7 +240,7 @@ describe("a pattern", () => {
     const said = refusal(pattern);
     expect(said).toMatch(sentence);
     expect(said).not.toBe("accepted");
-    // Of the translation nothing is shown.
+    // The translation stays hidden.
     expect(said).not.toMatch(/\/[a-z]*u[a-z]*:/);
   });
 

@@ -1,6 +1,4 @@
-/**
- * Patterns that came from outside: the ones that never end are given up, and nobody else for being slow.
- */
+/** Patterns from outside: endless ones are abandoned, and slow ones are not. */
 
 import { isSandlotError } from "@sandlot/contract";
 import { expect, it } from "vitest";
@@ -17,7 +15,7 @@ it("does not take a machine that had no time for it for such a pattern", () => {
   let rounds = 0;
   const starved = () => {
     rounds += 1;
-    // Waits without using the processor, as one does whose turn it is not.
+    // Waits without using the processor, like a descheduled process.
     if (rounds === 1) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5_000);
     return /b/.test("abc");
   };

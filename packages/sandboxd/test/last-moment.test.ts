@@ -1,4 +1,4 @@
-/** A moment that stays as long ago as it was, whatever the wall clock does. */
+/** A moment whose age stays right, whatever the wall clock does. */
 
 import { afterEach, expect, test, vi } from "vitest";
 import { LastMoment } from "../src/introspection/last-moment.ts";

@@ -87,7 +87,7 @@ describe("ripgrep", () => {
         const found = await candidates(here, { pattern, literal: false, caseSensitive });
         const { matches } = await grepFiles(here, pattern, { caseSensitive }, 100);
         expect(found).not.toBeNull();
-        // Without ripgrep: a pattern that says the same and that it is not asked for.
+        // Without ripgrep: an equivalent pattern that ripgrep does not get.
         const slow = await grepFiles(here, `(?=)(?:${pattern})`, { caseSensitive }, 100);
         expect([pattern, matches]).toEqual([pattern, slow.matches]);
       }

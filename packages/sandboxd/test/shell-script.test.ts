@@ -1,4 +1,4 @@
-/** What a session tells its shell means the same to every shell. */
+/** A session's script means the same to every shell. */
 
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -24,7 +24,7 @@ describe.each(SHELLS)("%s", (shell) => {
       "echo it\\'s $x $PWD",
       "exit 3",
     ];
-    // A pipe that nobody reads would hold the shell, so the records go to a file and the last check is taken away.
+    // A pipe without a reader would block the shell, so the records go to a file and the last check is removed.
     const script = commands
       .map((command, index) =>
         programFor({

@@ -1,6 +1,6 @@
 /**
  * Starts the daemon as a backend does: the bundle, run by a Node under another name, configured and announced through
- * descriptors. Everything it makes lies in one temporary directory, which goes when the test ends.
+ * descriptors. All its files are in one temporary directory, which goes when the test ends.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -30,11 +30,11 @@ export interface StartOptions {
   /** Which Node runs it; default the one in `SANDLOT_TEST_DAEMON_NODE`, or the one that runs the test. */
   readonly node?: string;
   readonly environment?: Readonly<Record<string, string>>;
-  /** In a pid namespace of its own, below an init that reaps. */
+  /** In its own pid namespace, below an init that reaps. */
   readonly ownPidNamespace?: boolean;
-  /** In a pid namespace of its own, below the supervisor, with a listening socket that was handed over. */
+  /** In its own pid namespace, below the supervisor, with an inherited listening socket. */
   readonly supervised?: boolean | { readonly shell: string };
-  /** Native parts that it does not find beside it. */
+  /** Native parts that are missing beside it. */
   readonly lacks?: readonly (keyof typeof NATIVE_FILES)[];
 }
 
@@ -45,7 +45,7 @@ export function noNamespaceReason(): string | null {
 }
 
 const NAMESPACE = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"];
-/** The shell is pid 1: it waits for whatever loses its parent. */
+/** The shell is pid 1: it reaps every orphan. */
 const REAPER = ["sh", "-c", '"$@" & wait', "sh"];
 
 let built: Promise<string> | undefined;
@@ -60,7 +60,7 @@ export function daemonFile(): Promise<string> {
   return built;
 }
 
-/** The bundle with all that lies beside it, but for some of it. */
+/** The bundle with its neighbouring files, except some. */
 function fileWithout(file: string, lacking: readonly (keyof typeof NATIVE_FILES)[], directory: string): string {
   if (lacking.length === 0) return file;
   const copy = join(directory, "daemon");
@@ -105,14 +105,14 @@ export async function startDaemon(options: StartOptions = {}): Promise<StartedDa
   const [program = "", ...args] = command;
   const child = spawn(program, args, {
     env: { PATH: "/usr/local/bin:/usr/bin:/bin", TMPDIR: directory, ...options.environment },
-    // A supervisor's shell says who was killed, which is what its tests do.
+    // A supervisor's shell reports killed processes, which its tests cause.
     stdio: ["ignore", "ignore", supervised ? "ignore" : "inherit", "pipe", "pipe", listener?.fd ?? "ignore"],
   });
-  // From here on the daemon accepts, and nobody else may.
+  // From here on only the daemon accepts.
   listener?.close();
   const exited = new Promise<number | null>((resolve) => child.once("exit", resolve));
   onTestFinished(async () => {
-    // Asked first, so that it ends what it has started.
+    // SIGTERM comes first, so that the daemon ends its children.
     child.kill(options.ownPidNamespace === true || supervised ? "SIGKILL" : "SIGTERM");
     const forced = setTimeout(() => child.kill("SIGKILL"), 3_000);
     await exited;
@@ -125,7 +125,7 @@ export async function startDaemon(options: StartOptions = {}): Promise<StartedDa
   return { process: child, pid: child.pid ?? 0, directory, workspace, socketPath, config, ready, exited };
 }
 
-/** Node removes the path it has listened on when it closes. So it is given another name meanwhile. */
+/** Node removes the path of a socket when it closes it, so the socket is renamed meanwhile. */
 async function listenAt(path: string): Promise<{ fd: number; close(): void }> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(`${path}.0`, resolve));

@@ -1,4 +1,4 @@
-/** Large content on a connection that Node cannot be told the buffers of: no handle, so the ordinary way of reading. */
+/** Large content on a connection for which Node takes no buffers: no handle, so the ordinary way of reading. */
 
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
@@ -56,7 +56,7 @@ test("content arrives whole, and no more of it is read than is written", async (
     here.write(framed(new Uint8Array()));
   })();
   await sleep(200);
-  // Nothing is written yet: whoever sends is made to wait.
+  // Nothing is written yet: the sender has to wait.
   expect(sent).toBeLessThan(20);
   mayWrite();
   await Promise.all([sending, done]);
