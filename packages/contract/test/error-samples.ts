@@ -1,5 +1,5 @@
 /**
- * The facts of one plausible case per error code. The type asks for every code, so a new one does not compile without
+ * The facts of one plausible case per error code. The type requires every code, so a new one does not compile without
  * its sample. `docs/errors.md` shows these, and the tests of the registry run over them.
  */
 

@@ -1,4 +1,4 @@
-/** What is read from a later version, and what is refused. */
+/** Accepted and refused input of a later version. */
 
 import { describe, expect, expectTypeOf, it } from "vitest";
 import {
