@@ -1,16 +1,16 @@
 /**
- * Makes Sandlot's own sandbox image without a registry: what `docker build images/sandbox` makes from published images is made here by
- * mmdebstrap from Debian's packages, with the Node that the lockfile pins.
+ * Builds Sandlot's own sandbox image without a registry: `docker build images/sandbox` uses published images; this
+ * script uses mmdebstrap with Debian's packages, and the Node that the lockfile pins.
  *
- *   node images/build.mjs                                       into the engine that `docker` talks to, as sandlot/sandbox:1
+ *   node images/build.mjs                                       into the engine of `docker`, as sandlot/sandbox:1
  *   node images/build.mjs --tag mine:1 --host unix:///path      another name, another engine
  *   node images/build.mjs --program podman                      into Podman
  *   node images/build.mjs --archive sandbox.tar                 only the archive, to be imported elsewhere
- *   node images/build.mjs --aio                                 also sandlot/aio:1, which serves the AIO API by itself (`aio/`)
+ *   node images/build.mjs --aio                                 also sandlot/aio:1, with the AIO API (`aio/`)
  *
  * Invariants
- * - Nothing that the image is made of stands here: packages, steps, and how a container of it is started come from `sandbox/`.
- * - An archive is kept in `.cache/` under a name that says what is in it, and appears complete.
+ * - The image's content is defined in `sandbox/` alone: packages, steps, and how a container is started.
+ * - An archive is kept in `.cache/` under a name derived from its content, and appears complete.
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -36,7 +36,7 @@ const CACHE = join(ROOT, ".cache");
 const CACHED = "sandbox-image-";
 const TAG = "sandlot/sandbox:1";
 const AIO_TAG = "sandlot/aio:1";
-/** What `docker import` understands of a Dockerfile. */
+/** The instructions of a Dockerfile that `docker import` understands. */
 const CHANGES = new Set(["ENV", "USER", "WORKDIR", "CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "VOLUME", "STOPSIGNAL"]);
 
 /** Names of Debian's packages, in the order of the list. */
@@ -61,7 +61,7 @@ export function recipe() {
   return { debian: defaults.DEBIAN ?? "", nodeVersion: defaults.NODE_VERSION ?? "", lastStage, changes };
 }
 
-/** The archive of the image's files, made if it is not there. */
+/** The archive of the image's files, built if it is missing. */
 export function archive() {
   const node = pinnedNode();
   if (node === undefined || !existsSync(node))
@@ -93,7 +93,7 @@ export function importInto({ program = "docker", host = null, tag = TAG }) {
   run(program, [...where, "import", ...changes, archive(), tag]);
 }
 
-/** What the Dockerfile of the AIO image copies. */
+/** The files that the Dockerfile of the AIO image copies. */
 const AIO_FILES = ["Dockerfile", "start.sh", "configuration.cjs"];
 const DAEMON = "packages/sandboxd/dist";
 const DAEMON_FILES = ["sandboxd.cjs", "supervisor.sh", "pty.node", "koffi.node"];

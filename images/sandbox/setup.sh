@@ -1,8 +1,9 @@
 #!/bin/sh
-# What is done to the image when its packages are there: run by root in its own root, by `Dockerfile` and by `../build.mjs`.
+# The setup of the image after its packages: root runs it in the image's own root, by `Dockerfile` and by
+# `../build.mjs`.
 set -eu
 
-# Whoever starts a container of it by hand is nobody in particular. Sandlot itself brings the account that a workspace belongs to.
+# A container started by hand runs as an unprivileged account. Sandlot itself sets the account of a workspace.
 groupadd --gid 1000 sandbox
 useradd --uid 1000 --gid 1000 --create-home --shell /bin/bash sandbox
 
@@ -10,10 +11,10 @@ ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
 ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx
 chmod 0755 /usr/local/lib/node_modules/npm/bin/npm-cli.js /usr/local/lib/node_modules/npm/bin/npx-cli.js
 
-# Nobody inside becomes another account, so no program has to be able to.
+# No process inside changes its account, so no program needs the right to.
 find / -xdev -type f -perm /6000 -exec chmod a-s {} +
 
-# Files that only people at a terminal read, other languages, and what apt and Python can make again. Licences stay.
+# Files for people at a terminal, other languages, and files that apt and Python can make again. Licences stay.
 find /usr/share/doc -depth -type f ! -name copyright -delete
 find /usr/share/doc -depth -type d -empty -delete
 find /usr/share/doc -xtype l -delete
