@@ -1,4 +1,4 @@
-/** A deep agent whose backend is a sandbox. The middleware tells the backend when a run is over. */
+/** A deep agent whose backend is a sandbox. The middleware reports the end of a run to the backend. */
 import { SandlotBackend } from "@sandlot/client/deepagents";
 import { createDeepAgent } from "deepagents";
 import { AIMessage, fakeModel } from "langchain";

@@ -1,6 +1,6 @@
 /**
- * A Feishu (Lark) bot that puts the files it is sent into the conversation's sandbox and lists what it has. Put your agent
- * where the comment is. Needs FEISHU_APP_ID and FEISHU_APP_SECRET; ends with Ctrl-C.
+ * A Feishu (Lark) bot that puts received files into the conversation's sandbox and lists them. Put your agent where the
+ * comment is. Needs FEISHU_APP_ID and FEISHU_APP_SECRET; ends with Ctrl-C.
  */
 import { sandlotTools } from "@sandlot/client/tools";
 import { openFleet } from "sandlot";
@@ -20,7 +20,7 @@ const channel = await openFeishuChannel({
   ...(FEISHU_DOMAIN === undefined ? {} : { domain: FEISHU_DOMAIN }),
   async onMessage({ user, thread, text, reply }, signal) {
     await using tools = sandlotTools(fleet, { user, thread, purpose: "bot", signal });
-    // Your agent goes here: `text` is what was said, with the paths of the files in it.
+    // Your agent goes here: `text` is the message, with the paths of its files.
     const { text: listing } = await tools.call("list_uploaded_files", {});
     await reply(`You said: ${text}\n\nYour files:\n${listing}`);
   },

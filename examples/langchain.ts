@@ -1,4 +1,4 @@
-/** A coding agent with LangChain.js. The middleware brings the tools, takes a lease when one is needed and gives it back. */
+/** A coding agent with LangChain.js. The middleware brings the tools, takes a lease when needed and releases it. */
 import { sandlotMiddleware } from "@sandlot/client/langchain";
 import { AIMessage, createAgent, fakeModel } from "langchain";
 import { openFleet } from "sandlot";

@@ -14,7 +14,7 @@ const model = scriptedModel([
 await using fleet = await openFleet({ backend: "memory", store: { type: "memory" } });
 await using sandbox = new SandlotWorkspaceSandbox(fleet, { thread: "chat-42", user: "ann" });
 const workspace = new Workspace({ sandbox, filesystem: sandbox.filesystem });
-// The mock model is typed for the AI SDK; Mastra takes it as it is.
+// The mock model is typed for the AI SDK; Mastra accepts it unchanged.
 const agent = new Agent({
   id: "coder",
   name: "coder",
