@@ -2,17 +2,17 @@
  * Prints the daemon's configuration for a container of sandlot/aio, in one line.
  *
  * - Commands have the container's environment, without the key.
- * - SANDBOX_API_KEY: every request needs it (`X-AIO-API-Key`, a bearer token, or `api_key` in the query). Without it port 8080 is open to
- *   all that reach it, as DeerFlow expects.
+ * - SANDBOX_API_KEY: every request needs it (`X-AIO-API-Key`, a bearer token, or `api_key` in the query). Without
+ *   it port 8080 is open to every client that reaches it, as DeerFlow expects.
  */
 
 "use strict";
 
 const { randomBytes } = require("node:crypto");
 
-/** What shells set for themselves, and what is the key's. */
+/** Variables that shells set for themselves, and the key's own. */
 const NOT_PASSED_ON = new Set(["SANDBOX_API_KEY", "_", "PWD", "OLDPWD", "SHLVL", "HOSTNAME"]);
-/** As the daemon takes them; another name can be set by an engine and by no shell. */
+/** The names that the daemon accepts; an engine can set others, and a shell cannot. */
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 const key = process.env.SANDBOX_API_KEY || null;
@@ -24,7 +24,7 @@ const configuration = {
   sandboxId: "aio",
   generation: 1,
   token: key ?? randomBytes(32).toString("hex"),
-  // Without a key the daemon's own API is in nobody's reach, and AIO in everybody's.
+  // Without a key the daemon's own API is closed to all clients, and AIO is open to all.
   listen: key === null ? { host: "127.0.0.1", port: 0 } : everywhere,
   ...(key === null && { aioListen: everywhere }),
   ownsPidNamespace: true,
