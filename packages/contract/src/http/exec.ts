@@ -1,11 +1,11 @@
 /** Commands on the wire: requests, and the events of an output stream. */
 
 import { z } from "zod";
-import type { ExecOptionName, SpawnOptionName } from "../exec-options.ts";
 import { openEnum } from "../open-enum.ts";
 import { OUTPUT_MIN_BYTES } from "../output-so-far.ts";
 import { EXEC_OUTPUT_MODES, execInfoSchema, STREAM_NAMES } from "../results/exec.ts";
 import { sessionInfoSchema } from "../results/sessions.ts";
+import type { ExecOptionName, SpawnOptionName } from "../sandbox.ts";
 import { ENV_NAME_PATTERN, EXEC_SIGNALS } from "../sandbox.ts";
 import { SANDBOX_LIMITS } from "../sandbox-limits.ts";
 
@@ -23,7 +23,7 @@ export const execIdSchema = z
   .regex(/^[A-Za-z0-9_.-]{1,128}$/)
   .describe("Chosen by the caller: the same id with the same command is run once.");
 
-/** The options of a command, as `exec-options.ts` lists them. */
+/** The options of a command, as `sandbox.ts` lists them. */
 const commandOptions = {
   execId: execIdSchema.optional(),
   cwd: text(4_096).optional().describe("Default `/mnt/user-data/workspace`."),
