@@ -62,7 +62,7 @@ export class AdmissionChecks {
   /** The caller of each try. A late response may belong to a caller that left while another waits for the thread. */
   readonly #tries = new WeakMap<StoreStep, Ticket>();
   readonly #evictions = new Map<Instance, number>();
-  /** Callers that their user's limit kept out when they were first tried: each is about to wait. */
+  /** Callers that their user's limit kept out when they were last tried. */
   readonly #refused = new Set<string>();
   #steps = 0;
 
@@ -152,7 +152,7 @@ export class AdmissionChecks {
     const tried = this.#tries.get(step);
     const turns = this.#turnsAt(step.by);
     const turn = tried === undefined ? undefined : turns.find(({ tickets }) => tickets.includes(tried));
-    if (tried === undefined) this.#noteRefusal(step, result);
+    this.#noteRefusal(step, result);
     if (tried === undefined || turn === undefined) return;
     const answer = result as ReserveAnswer;
     tried.full = isFullForUser(answer);
@@ -167,8 +167,10 @@ export class AdmissionChecks {
 
   #noteRefusal(step: StoreStep, result: unknown): void {
     const key = bindingOf(step) ?? keyOf(step);
-    if (key !== null && isFullForUser(result as ReserveAnswer))
-      this.#refused.add(nameOf(step.by, key.user, key.thread));
+    if (key === null) return;
+    const name = nameOf(step.by, key.user, key.thread);
+    if (isFullForUser(result as ReserveAnswer)) this.#refused.add(name);
+    else this.#refused.delete(name);
   }
 
   failed(step: StoreStep): void {
