@@ -38,6 +38,7 @@ import { throwIfRecovering } from "../session/recovering.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
 import { expired, recoveryOf, unreachable } from "./outcomes.ts";
+import { UsedSandboxes } from "./used-sandboxes.ts";
 
 export interface OpenerParts {
   readonly settings: Settings;
@@ -86,6 +87,7 @@ export class Opener {
   readonly #binding = new Set<SandboxId>();
   /** Pending confirmations of binds. They never reject. */
   readonly #confirming = new Map<SandboxId, Promise<void>>();
+  readonly #used = new UsedSandboxes();
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
@@ -308,7 +310,7 @@ export class Opener {
       // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
-      return { attachment, recovery: recoveryOf(record, arrival) };
+      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival) };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";
@@ -333,7 +335,7 @@ export class Opener {
     if (boundFrom === null) return record.arrival;
     await abortable(backend.rebind(targetOf(record), boundFrom, signal), signal);
     const arrival = found === "existing" ? "restored" : "empty";
-    this.#confirmBound(record, arrival);
+    if (!this.#used.has(record)) this.#confirmBound(record, arrival);
     return arrival;
   }
 
@@ -352,13 +354,14 @@ export class Opener {
     return now?.state === "ready" && now.generation === generation;
   }
 
-  /** Gives a hold back. Never rejects: the next beat repairs a lost release. */
+  /** Gives a hold back. Never rejects: the next beat repairs a lost release. What was used once stays used. */
   async giveBack(
     { sandboxId, generation }: Pick<SandboxRecord, "sandboxId" | "generation">,
     seq: number,
-    used: boolean,
+    isUsed: boolean,
   ): Promise<SandboxRecord | null> {
     const { store, membership, bus } = this.#parts;
+    const used = this.#used.note({ sandboxId, generation }, isUsed);
     const request = { sandboxId, generation, instance: membership.instance, seq, used };
     // Otherwise the record would change once more after it was read as parked.
     await this.#confirming.get(sandboxId);
