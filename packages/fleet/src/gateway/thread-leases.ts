@@ -89,7 +89,8 @@ export class ThreadLeases {
     if (this.#closed || this.#stopping.has(key)) return lease;
     const until = this.#world.monotonicMs() + KEEP_MS;
     const kept = this.#kept.get(key);
-    if (kept?.lease.generation === lease.generation) {
+    // Of two generations the later one lives: a request that lost its sandbox may end after requests on the next one.
+    if (kept !== undefined && kept.lease.generation >= lease.generation) {
       kept.until = until;
       return lease;
     }

@@ -122,6 +122,21 @@ describe("a lease that a request gave back", () => {
     expect(eventsOf("lease-released")).toHaveLength(2);
   });
 
+  test("stays when a request on the lost sandbox before it ends late", async () => {
+    const { stage, threads, holders, eventsOf } = await scene();
+    const lost = await stage.until(threads.acquire(keyOf("t1"), "a request"));
+    stage.killSandbox(lost.sandbox.id);
+    await stage.advance(100);
+    const next = await stage.until(threads.acquire(keyOf("t1"), "a request"));
+    expect(next.generation).toBeGreaterThan(lost.generation);
+    await stage.until(threads.release(next));
+    await stage.until(threads.release(lost));
+    expect(await holders("t1")).toHaveLength(1);
+    await stage.advance(1_100);
+    expect(await holders("t1")).toEqual([]);
+    expect(eventsOf("lease-released")).toHaveLength(2);
+  });
+
   test("goes with the gateway, which waits for the requests that are under way", async () => {
     const { stage, threads, request, holders } = await scene();
     await request("t1");
