@@ -134,7 +134,12 @@ export class Leases {
       holder: this.#parts.membership.instance,
       ttlMs,
     };
-    if (await lease.grant(() => this.#parts.store.grantLease(request))) return this.#parts.onGranted();
+    try {
+      if (await lease.grant(() => this.#parts.store.grantLease(request))) return this.#parts.onGranted();
+    } finally {
+      // Released meanwhile, it found no row to remove. Nobody renews this one, so it would hold the sandbox for `ttlMs`.
+      if (lease.isReleased()) await this.#removeRow(lease);
+    }
     throw new SandlotError("sandbox_lost", { sandboxId, generation, reason: "superseded" });
   }
 

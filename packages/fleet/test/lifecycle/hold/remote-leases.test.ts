@@ -202,6 +202,23 @@ describe("a remote lease whose sandbox crashed", () => {
     await stage.until(destroying.promise.catch(() => undefined));
   });
 
+  test("and which is released while the next one is granted to it leaves no row", async () => {
+    const stage = newStage();
+    const { fleet, store } = await stage.open();
+    const lease = await stage.until(fleet.acquire({ thread: "t1", ttlMs: 100 * TTL_MS }));
+    stage.killSandbox(lease.sandbox.id);
+    await stage.advance(100);
+    const granting = store.hang("grantLease", { deaf: true });
+    const using = lease.sandbox.exec("true").catch(() => undefined);
+    await stage.advance(500);
+    expect(granting.arrived).toBe(1);
+    const releasing = lease.release();
+    await stage.advance(100);
+    granting.open();
+    await stage.until(Promise.all([releasing, using]));
+    expect(await stage.recordOf("t1")).toMatchObject({ state: "ready", holders: {}, leases: {} });
+  });
+
   test("and which nobody uses or renews again is forgotten after its time", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
