@@ -96,6 +96,8 @@ function send(
     });
     outgoing.on("error", reject);
     outgoing.once("response", resolve);
+    // Without an error before it: the response was a switch to another protocol, which no request asks for.
+    outgoing.once("close", () => reject(new Error("the connection ended without an answer")));
     if (silenceMaxMs !== undefined) endWhenSilent(outgoing);
     outgoing.end(body);
   });

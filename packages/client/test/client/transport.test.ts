@@ -176,6 +176,13 @@ const END = {
   durationMs: 1,
 };
 
+test("a switch to another protocol is no answer", async () => {
+  handlers.push((request) => {
+    request.socket.end("HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n");
+  });
+  await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
+});
+
 describe("streams", () => {
   test("go on where they broke, and where the gateway ended them", async () => {
     handlers = [
