@@ -19,6 +19,8 @@ export interface BufferedResponse {
   readonly status: number;
   readonly headers: { get(name: string): string | null };
   text(): Promise<string>;
+  /** Closes the connection of a response that is not read. Absent where the response was read whole. */
+  discard?(): void;
 }
 
 /** A response that is read as it arrives. Ending the iteration closes the connection. */
@@ -115,7 +117,8 @@ function endWhenSilent(outgoing: ClientRequest): void {
 }
 
 function streamed(response: IncomingMessage): StreamedResponse {
-  return { ...headOf(response), text: async () => (await buffered(response)).text(), chunks: response };
+  const discard = () => void response.destroy();
+  return { ...headOf(response), text: async () => (await buffered(response)).text(), chunks: response, discard };
 }
 
 function buffered(response: IncomingMessage): Promise<BufferedResponse> {

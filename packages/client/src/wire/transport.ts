@@ -149,7 +149,8 @@ export class Transport {
       return this.#node.sendStreamed(this.address(call.path, call.query), this.#plain(call));
     const response = await this.#fetched(call);
     const { ok, status, headers } = response;
-    return { ok, status, headers, text: () => response.text(), chunks: chunksOf(response) };
+    const text = () => response.text();
+    return { ok, status, headers, text, chunks: chunksOf(response), discard: () => discard(response) };
   }
 
   #plain(call: Call) {
@@ -179,7 +180,12 @@ export class Transport {
     } catch (error) {
       throw new ConnectionBroken("no answer", { cause: rootOf(error) });
     }
-    checkProtocol("gateway", response.headers.get(GATEWAY_HEADERS.protocol));
+    try {
+      checkProtocol("gateway", response.headers.get(GATEWAY_HEADERS.protocol));
+    } catch (error) {
+      discard(response);
+      throw error;
+    }
     const generation = response.headers.get(GATEWAY_HEADERS.generation);
     const noticed = generation === null ? null : this.#options.onGeneration?.(Number(generation));
     if (noticed !== null && noticed !== undefined) await noticed;
@@ -201,6 +207,12 @@ async function* chunksOf({ body }: Response): AsyncGenerator<Uint8Array> {
   } finally {
     await reader.cancel().catch(() => undefined);
   }
+}
+
+/** Its connection would stay open, and keep the process alive. */
+function discard(response: BufferedResponse & { readonly body?: ReadableStream | null }): void {
+  response.discard?.();
+  void response.body?.cancel().catch(() => undefined);
 }
 
 function isWorthRepeating({ repeatable, body }: Call, error: unknown): boolean {

@@ -183,6 +183,26 @@ test("a switch to another protocol is no answer", async () => {
   await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
 });
 
+test.each([
+  ["node:http", {}],
+  ["fetch", { fetch: (...given: Parameters<typeof fetch>) => fetch(...given) }],
+])(
+  "a stream of another protocol is closed, over %s",
+  async (_, options) => {
+    const closed = new Promise<void>((resolve) => {
+      handlers.push((_request, response) => {
+        response.on("close", resolve);
+        response.writeHead(200, { "content-type": "text/event-stream", "x-sandlot-protocol": "2.0" });
+        response.write(": here\n\n");
+      });
+    });
+    const asking = new SandlotClient({ url: `http://127.0.0.1:${port()}`, apiKey: "key", ...options });
+    await expect(asking.events().next()).rejects.toMatchObject({ code: "protocol_incompatible" });
+    await closed;
+  },
+  10_000,
+);
+
 describe("streams", () => {
   test("go on where they broke, and where the gateway ended them", async () => {
     handlers = [
