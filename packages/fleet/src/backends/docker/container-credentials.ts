@@ -18,10 +18,12 @@ import type { ContainerLiveness } from "./liveness.ts";
 import type { ContainerObjects } from "./objects/container-objects.ts";
 import { formatRef } from "./objects/labels.ts";
 
-/** A container that is not known to be dead after this time counts as alive. */
+/** A container that the engine still calls alive after this time counts as alive. */
 const DEATH_KNOWN_MS = 1_000;
 /** For an engine where every request starts a program. */
 const DEATH_KNOWN_BY_PROGRAM_MS = 5_000;
+/** A busy engine takes more than a second for one answer. After this time its silence says nothing about a death. */
+const DEATH_ANSWER_MS = 5_000;
 const DEATH_LOOK_MS = 50;
 
 export interface CredentialParts {
@@ -90,14 +92,15 @@ export class ContainerCredentials extends KnownCredentials {
     const { world, liveness, engine } = this.#parts;
     const knownMs = engine.facts.relaysSockets ? DEATH_KNOWN_BY_PROGRAM_MS : DEATH_KNOWN_MS;
     const ref = formatRef({ containerId: null, name });
+    const until = world.monotonicMs() + knownMs;
     const look = async (signal: AbortSignal) => {
       for (;;) {
         const answer = await liveness.probe(ref);
-        if (answer !== "alive") return answer === "dead";
+        if (answer !== "alive" || world.monotonicMs() >= until) return answer === "dead";
         await sleep(world, DEATH_LOOK_MS, signal);
       }
     };
-    return within(world, knownMs, undefined, () => new Error("it lives"), look).catch(() => false);
+    return within(world, DEATH_ANSWER_MS, undefined, () => new Error("it lives"), look).catch(() => false);
   }
 
   override forget(name: ObjectName): void {
