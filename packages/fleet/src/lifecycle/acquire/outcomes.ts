@@ -1,6 +1,6 @@
 /** The outcomes of an opening for its caller: what happened to the thread's state, or why there is no sandbox. */
 
-import { RESTORED, type Recovery, SandlotError } from "@sandlot/contract";
+import { isErrorCode, RESTORED, type Recovery, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../../config/settings.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { Arrival, ReadyRecord, SandboxRecord } from "../../store/record.ts";
@@ -20,7 +20,9 @@ function isShared({ holders, leases }: ReadyRecord): boolean {
 
 /** Wraps an error of the engine: for the caller the sandbox is unreachable now. */
 export function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
-  if (error instanceof SandlotError && (error.retryable || error.code === "workspace_conflict")) return error;
+  // A code that this version does not know came from inside the sandbox: it does not decide what an acquire answers with.
+  const isOurs = error instanceof SandlotError && isErrorCode(error.code);
+  if (isOurs && (error.retryable || error.code === "workspace_conflict")) return error;
   return new SandlotError(
     "sandbox_unreachable",
     { sandboxId, problem: problemOf(error), retryAfterMs: 1_000 },
