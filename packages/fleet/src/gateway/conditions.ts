@@ -7,7 +7,7 @@ type Versioned = Pick<FileStat, "path" | "version" | "sizeBytes">;
 
 /** A version may contain any character; a tag may not. */
 export function etagOf({ version }: Pick<FileStat, "version">): string {
-  return `"${encodeURIComponent(version)}"`;
+  return `"${encodeURIComponent(version.toWellFormed())}"`;
 }
 
 /** `If-Match`: 412 unless one of the tags is the file's. */
