@@ -23,14 +23,7 @@ const { version } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"))
 const FIXTURE_FILE = join(ROOT, "tests", "versions", "fixtures", `${version}.tar.br`);
 
 /** What only some fleets load, when they use it. */
-const LEFT_OUT = [
-  "dockerode",
-  "@larksuiteoapi/node-sdk",
-  "officeparser",
-  "read-excel-file",
-  "node-pty",
-  "koffi",
-];
+const LEFT_OUT = ["dockerode", "@larksuiteoapi/node-sdk", "officeparser", "read-excel-file", "node-pty", "koffi"];
 const REQUIRE =
   'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);';
 

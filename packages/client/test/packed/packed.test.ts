@@ -52,7 +52,11 @@ for (const [name, source] of [["fleet", fleet], ["gateway", client]]) {
   answer.openai = (await session.exec({ cmd: command })).stdout;
   await session.close();
   { await using sandbox = new mastra.SandlotWorkspaceSandbox(source, { thread }); answer.mastra = (await sandbox.executeCommand(command)).stdout; }
-  const list = source === fleet ? await fleet.list() : await client.listSandboxes();
+  const listed = () => (source === fleet ? fleet.list() : client.listSandboxes());
+  // A gateway keeps a thread's lease for a second after its last request.
+  for (let tries = 0; source === client && tries < 100 && (await listed()).some(({ state }) => state === "leased"); tries += 1)
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  const list = await listed();
   answer.sandboxes = list.map(({ thread, state, holders }) => [thread.replace(/[0-9a-f]{32}$/, "HASH"), state, holders.length]);
   answers[name] = answer;
 }

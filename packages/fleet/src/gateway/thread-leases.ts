@@ -13,8 +13,8 @@ import type { Fleet, Lease } from "../fleet.ts";
 import type { Timer, World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
 
-/** Longer spares more attaches, and lets another gateway wait longer for a thread that it wants to stop or evict. */
-const KEEP_MS = 1_000;
+/** Longer spares more attaches, and delays another gateway that wants to stop or evict the thread. */
+export const KEEP_MS = 1_000;
 
 interface Kept {
   readonly lease: Lease;

@@ -21,23 +21,29 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease } from "../fleet.ts";
+import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
 
 export type { ThreadKey } from "./thread-key.ts";
 
 import { checkBlueprint, userOf } from "./guards/caller.ts";
-import { ThreadLeases } from "./thread-leases.ts";
+import { KEEP_MS, ThreadLeases } from "./thread-leases.ts";
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
+
+/** How late another gateway's release may reach the store. */
+const LATE_MS = 200;
 
 export class ThreadUse {
   readonly #fleet: Fleet;
   readonly #leases: ThreadLeases;
+  readonly #world: World;
 
   constructor(fleet: Fleet, world: World) {
     this.#fleet = fleet;
     this.#leases = new ThreadLeases(fleet.events, world);
+    this.#world = world;
   }
 
   /** Finds or creates the thread's sandbox. */
@@ -89,9 +95,19 @@ export class ThreadUse {
     return this.#leases.release(lease);
   }
 
-  /** Ends the thread's sandbox. A lease that is kept for its next request does not count as use. */
+  /** Ends the thread's sandbox. A lease that a gateway keeps for the thread's next request does not count as use. */
   destroy(key: ThreadKey, options: DestroyOptions): Promise<DestroyOutcome> {
-    return this.#leases.withoutKept(key, () => this.#fleet.destroy(key, options));
+    const destroy = () => this.#fleet.destroy(key, options);
+    return this.#leases.withoutKept(key, async () => {
+      try {
+        return await destroy();
+      } catch (error) {
+        if (!isSandlotError(error, "sandbox_in_use")) throw error;
+        // Another gateway may keep a lease; it is gone by then.
+        await sleep(this.#world, KEEP_MS + LATE_MS);
+        return destroy();
+      }
+    });
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of creating it. */

@@ -71,6 +71,19 @@ describe("a lease that a request gave back", () => {
     expect(stage.objects()).toEqual([]);
   });
 
+  test("delays a stop at another gateway, which is refused only where the thread is in use", async () => {
+    const { stage, request, holders } = await scene();
+    const other = await stage.open();
+    const elsewhere = new ThreadUse(other.fleet, other.world);
+    await request("t1");
+    expect(await holders("t1")).toHaveLength(1);
+    expect(await stage.until(elsewhere.destroy(keyOf("t1"), {}))).toBe("stopped");
+    const held = await stage.until(other.fleet.acquire({ thread: "t2" }));
+    const refusal = await stage.until(elsewhere.destroy(keyOf("t2"), {}).catch((error: unknown) => error));
+    expect(refusal).toMatchObject({ code: "sandbox_in_use" });
+    await stage.until(held.release());
+  });
+
   test("is not kept while its thread is being stopped, so a request that ends meanwhile keeps nothing", async () => {
     const { stage, threads, store, holders } = await scene();
     const lease = await stage.until(threads.acquire(keyOf("t1"), "a request"));
