@@ -33,9 +33,6 @@ export interface ToolStage extends AsyncDisposable {
   expectNoLease(): Promise<void>;
 }
 
-/** A gateway keeps a thread's lease for a second after the last request. */
-const KEPT_BY_GATEWAY = { timeout: 10_000, interval: 50 };
-
 /** `gateway`: a gateway's client, over a fleet on the memory backend. */
 export type StageKind = "memory" | "gateway" | "local" | { readonly docker: TestEngine };
 
@@ -64,12 +61,9 @@ export async function openToolStage(kind: StageKind = "memory"): Promise<ToolSta
       await killSandbox(kind, home, record.sandboxId);
     },
     async expectNoLease() {
-      const none = { counted: 0, listed: [] };
-      if (gateway === null) expect(await leases(), "leases that are still held").toEqual(none);
-      else await expect.poll(leases, KEPT_BY_GATEWAY).toEqual(none);
+      expect(await leases(), "leases that are still held").toEqual({ counted: 0, listed: [] });
     },
     async [Symbol.asyncDispose]() {
-      if (gateway !== null) await expect.poll(leaseCount, KEPT_BY_GATEWAY).toBe(0);
       const left = leaseCount();
       await gateway?.close();
       await fleet.close({ destroy: true, drainMs: 0 });
@@ -90,7 +84,7 @@ function backendOf(kind: StageKind): FleetConfig {
 }
 
 async function openGateway(fleet: Fleet, home: string) {
-  const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 } });
+  const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 }, keepLeasesMs: 0 });
   const { key } = await gateway.keys.create({ scope: "user", user: "default" });
   const clients = Array.from({ length: CLIENTS }, () => new SandlotClient({ url: gateway.url, apiKey: key }));
   return { clients, close: () => gateway.close() };

@@ -25,6 +25,7 @@ interface Kept {
 
 export class ThreadLeases {
   readonly #world: World;
+  readonly #keepMs: number;
   readonly #inUse = new Map<Lease, string>();
   readonly #kept = new Map<string, Kept>();
   /** Threads that are being stopped, with how many calls do so. */
@@ -33,8 +34,9 @@ export class ThreadLeases {
   #closed = false;
   #wakes: (() => void)[] = [];
 
-  constructor(events: Fleet["events"], world: World) {
+  constructor(events: Fleet["events"], world: World, keepMs = KEEP_MS) {
     this.#world = world;
+    this.#keepMs = keepMs;
     this.#unsubscribe = events.on(() => void this.releaseKept(), "acquire-queued");
   }
 
@@ -86,8 +88,8 @@ export class ThreadLeases {
 
   /** Answers with the lease that is not needed to keep the thread: this one, an older one, or none. */
   #keep(key: string, lease: Lease): Lease | null {
-    if (this.#closed || this.#stopping.has(key)) return lease;
-    const until = this.#world.monotonicMs() + KEEP_MS;
+    if (this.#keepMs === 0 || this.#closed || this.#stopping.has(key)) return lease;
+    const until = this.#world.monotonicMs() + this.#keepMs;
     const kept = this.#kept.get(key);
     // Of two generations the later one lives: a request that lost its sandbox may end after requests on the next one.
     if (kept !== undefined && kept.lease.generation >= lease.generation) {
@@ -95,7 +97,7 @@ export class ThreadLeases {
       return lease;
     }
     kept?.timer.cancel();
-    this.#kept.set(key, { lease, until, timer: this.#timer(key, KEEP_MS) });
+    this.#kept.set(key, { lease, until, timer: this.#timer(key, this.#keepMs) });
     return kept?.lease ?? null;
   }
 

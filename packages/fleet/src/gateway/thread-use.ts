@@ -40,9 +40,9 @@ export class ThreadUse {
   readonly #leases: ThreadLeases;
   readonly #world: World;
 
-  constructor(fleet: Fleet, world: World) {
+  constructor(fleet: Fleet, world: World, keepLeasesMs?: number) {
     this.#fleet = fleet;
-    this.#leases = new ThreadLeases(fleet.events, world);
+    this.#leases = new ThreadLeases(fleet.events, world, keepLeasesMs);
     this.#world = world;
   }
 
