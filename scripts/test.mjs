@@ -85,7 +85,8 @@ const SUITES = {
 /** The library's core; the engines and services around it are tested on one Node. */
 const NODE_FLOOR_TESTS = [
   "packages/contract",
-  ..."backend config docs host/workspaces inspect lifecycle observe provider store backends/memory"
+  // With a slash: a name without one also matches longer names.
+  ..."backend/ config/ docs/ host/workspaces/ inspect/ lifecycle/ observe/ provider/ store/ backends/memory"
     .split(" ")
     .map((folder) => `packages/fleet/test/${folder}`),
 ];
