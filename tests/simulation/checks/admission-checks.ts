@@ -127,7 +127,8 @@ export class AdmissionChecks {
     for (const other of turns.slice(0, turns.indexOf(turn))) {
       const [first] = other.tickets;
       const isPassedOver = other.next || Math.max(other.triedAt, other.gaveUpAt) < turn.triedAt;
-      if (first !== undefined && isPassedOver && other.certain && turn.certain)
+      // A newcomer may be tried before a caller that waits for its own user's limit, also one whose earlier call left a ticket.
+      if (first?.full === false && isPassedOver && other.certain && turn.certain)
         suspect(first, "users-take-turns", detail);
     }
     turn.triedAt = this.#step();

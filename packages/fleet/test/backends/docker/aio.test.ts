@@ -320,7 +320,7 @@ function doors(): readonly string[] {
     if (!/^\d+$/.test(pid)) return false;
     try {
       const isOurs = readFileSync(`/proc/${pid}/stat`, "latin1").includes(`) S ${process.pid} `);
-      return isOurs && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("door-child");
+      return isOurs && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("namespace-connector-child");
     } catch {
       return false;
     }
