@@ -78,7 +78,7 @@ export class RowView implements Tables {
   }
 
   meta(): MetaRow {
-    return { epoch: this.#options.epoch, recovering: this.isRecovering("engine-here") }; // TEMPORARY
+    return { epoch: this.#options.epoch, recovering: this.isRecovering("") };
   }
 
   putMeta(): void {
@@ -90,7 +90,8 @@ export class RowView implements Tables {
   }
 
   endRecovery(engine: string): void {
-    this.#put(recoveredKey(engine), { epoch: this.#options.epoch });
+    // Until the steps ask for each engine: the first that has recovered ends it for all.
+    for (const one of [engine, ""]) this.#put(recoveredKey(one), { epoch: this.#options.epoch });
     this.topics.add(ROOM);
   }
 
@@ -185,6 +186,7 @@ export class RowView implements Tables {
     return this.#count(COUNT_ALL_KEY);
   }
 
+  /** In a writing step a hint: a caller that is refused for lack of room asks again and again. */
   census(user: UserId | null): Census {
     this.#needMirror("record");
     return this.#options.mirror.tables.census(user);
