@@ -41,16 +41,18 @@ export class SimRowStore extends RowStore {
         const { skewMs } = instance.host;
         const step: StoreStep = { by: instance, method: name, args, sentAt: scheduler.now, skewMs };
         audit.asked(step);
-        return steps.run(step, () => method.apply(this, args) as Promise<unknown>).then(
-          (result) => {
-            audit.answered(step, result);
-            return result;
-          },
-          (error: unknown) => {
-            audit.failed(step);
-            throw error;
-          },
-        );
+        return steps
+          .run(step, () => method.apply(this, args) as Promise<unknown>)
+          .then(
+            (result) => {
+              audit.answered(step, result);
+              return result;
+            },
+            (error: unknown) => {
+              audit.failed(step);
+              throw error;
+            },
+          );
       };
       Object.defineProperty(this, name, { value });
     }
@@ -106,9 +108,11 @@ class SimRowServer implements RowServer {
     return this.#call("read", () => this.#rows.rows.read(keys), signal);
   }
 
-  scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
+  async scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
     // Small pages, so that rows change between them.
-    return this.#call("scan", () => this.#rows.rows.scan(since, Math.min(limit, 10)), signal);
+    const page = await this.#call("scan", () => this.#rows.rows.scan(since, Math.min(limit, 10)), signal);
+    if (page === null) this.#parts.faults.count("row-cursor-too-old");
+    return page;
   }
 
   beginEpoch(known: Epoch, next: Epoch, signal: AbortSignal): Promise<Epoch> {
@@ -116,10 +120,10 @@ class SimRowServer implements RowServer {
   }
 
   subscribe(listener: (topic: Topic | "*") => void): () => void {
-    const { faults, scheduler, random } = this.#parts;
+    const { faults, scheduler, random, partitions } = this.#parts;
     let isPending = false;
     const unlisten = this.#rows.rows.listen((topic) => {
-      if (isPending || faults.hits("store-hint-lost")) return;
+      if (isPending || faults.hits("store-hint-lost") || partitions.isCut(this.#instance.host, "store")) return;
       isPending = true;
       scheduler.after(random.between(1, 20), () => {
         isPending = false;
@@ -155,7 +159,7 @@ class SimRowServer implements RowServer {
   #plan(operation: string, step: StoreStep): Plan {
     const { faults, random, sessionLifetimeMs } = this.#parts;
     const { script } = this.#instance;
-    if (this.#isOut() || this.#doomed.has(step)) return this.#refused(operation, null);
+    if (this.#isOut() || this.#isCutOff() || this.#doomed.has(step)) return this.#refused(operation, null);
     const { registerFails } = script;
     const isCommit = operation === "commit";
     if (isCommit && step.method === "beat" && registerFails !== null && (step.args[0] as BeatRequest).register) {
@@ -183,6 +187,13 @@ class SimRowServer implements RowServer {
     const problem = "simulated";
     const error = new SandlotError("store_unavailable", { operation, problem, retryAfterMs: 100 });
     return { effectMs, answerMs, error };
+  }
+
+  #isCutOff(): boolean {
+    const { partitions, faults } = this.#parts;
+    if (!partitions.isCut(this.#instance.host, "store")) return false;
+    faults.count("partition-host-store");
+    return true;
   }
 
   #isOut(): boolean {

@@ -40,6 +40,7 @@ export class SimRows {
   readonly #parts: SimRowsParts;
   readonly #acknowledged = new Map<string, Set<Instance>>();
   #step: StoreStep | null = null;
+  #isEmptied = false;
   #knowers = new Set<Instance>();
   /** The lost commits that a knower must not be able to build on. */
   #rewoundAt: number | null = null;
@@ -50,9 +51,12 @@ export class SimRows {
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
     this.rows.audit = { committing: (commit) => this.#committing(commit), epochBegins: () => this.#epochBegins() };
+    // A flush keeps the homes of threads, as `WatchedTables` does.
     tables.onEmpty = () => {
       this.#closeWindow();
-      this.rows.lose();
+      this.#isEmptied = true;
+      this.rows.beginEpoch(this.rows.epoch, newEpoch() as MemoryRows["epoch"]);
+      this.#isEmptied = false;
     };
   }
 
@@ -122,6 +126,7 @@ export class SimRows {
   }
 
   #epochBegins(): void {
+    if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
     this.#closeWindow();
     this.#parts.tables.beginEpoch();

@@ -78,7 +78,7 @@ export class RowView implements Tables {
   }
 
   meta(): MetaRow {
-    return { epoch: this.#options.epoch, recovering: this.isRecovering("") };
+    return { epoch: this.#options.epoch, recovering: true };
   }
 
   putMeta(): void {
@@ -90,8 +90,7 @@ export class RowView implements Tables {
   }
 
   endRecovery(engine: string): void {
-    // Until the steps ask for each engine: the first that has recovered ends it for all.
-    for (const one of [engine, ""]) this.#put(recoveredKey(one), { epoch: this.#options.epoch });
+    this.#put(recoveredKey(engine), { epoch: this.#options.epoch });
     this.topics.add(ROOM);
   }
 
@@ -175,8 +174,8 @@ export class RowView implements Tables {
     return record?.state === "ready" && leaseId in record.leases ? record : null;
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    const blanks = this.#options.mirror.tables.blankIds(blueprintHash);
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    const blanks = this.#options.mirror.tables.blankIds(blueprintHash, engine);
     // Another instance may have made one meanwhile, which is far cheaper than a create.
     if (blanks.length === 0 && !this.#options.isFresh) throw new MirrorNeeded();
     return blanks;
