@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { renewReplySchema } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLost } from "../../src/sandboxd/connections.ts";
-import { openHold } from "../../src/sandboxd/hold.ts";
+import { ConnectionLost } from "../../src/sandboxd/connection-pool.ts";
+import { openHold } from "../../src/sandboxd/held-daemon.ts";
 import { Wire } from "../../src/sandboxd/wire.ts";
 
 const GREETING = `${JSON.stringify({ pid: 7, generation: 3, run: "grün" })}\n`;
