@@ -26,7 +26,7 @@ import { AIO_TUNNEL_PORT, isSandlotError, SandlotError, TUNNEL_PROTOCOL } from "
 import type { FastifyBaseLogger } from "fastify";
 import { type GatewaySettings, previewScheme } from "../../config/gateway-settings.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
-import { checkTarget } from "../guards/request-target.ts";
+import { checkTarget } from "../guards/web-pages.ts";
 import { malformedHandler } from "../malformed.ts";
 import type { Certificate } from "../tls.ts";
 import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
