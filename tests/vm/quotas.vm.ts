@@ -13,8 +13,8 @@ import type { EngineEvent } from "../../packages/fleet/src/backend/backend.ts";
 import { threadKeyOf } from "../../packages/fleet/src/backend/labels.ts";
 import { localFindings } from "../../packages/fleet/src/backends/local/doctor.ts";
 import { measureTree } from "../../packages/fleet/src/host/limits/disk/measure.ts";
-import { mountOf } from "../../packages/fleet/src/host/limits/quota/mount.ts";
 import { parseReport } from "../../packages/fleet/src/host/limits/quota/programs.ts";
+import { mountOf } from "../../packages/fleet/src/host/limits/quota/trial.ts";
 import type { BackendStage, Key, Made } from "../../packages/fleet/src/testing/backend-suite/stage.ts";
 import {
   blueprint,

@@ -11,11 +11,10 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { describeDisk } from "../../../src/host/limits/describe.ts";
 import { ProjectQuotas } from "../../../src/host/limits/index.ts";
 import { Claims } from "../../../src/host/limits/quota/claims.ts";
-import { findMount } from "../../../src/host/limits/quota/mount.ts";
 import { parseReport } from "../../../src/host/limits/quota/programs.ts";
 import { chooseProjectId, givenProjectIds } from "../../../src/host/limits/quota/project-ids.ts";
 import { lookThrough } from "../../../src/host/limits/quota/takable.ts";
-import { lookForQuotas } from "../../../src/host/limits/quota/trial.ts";
+import { findMount, lookForQuotas } from "../../../src/host/limits/quota/trial.ts";
 import { errnoOf, inOurWords } from "../../../src/world/disk-trouble.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
