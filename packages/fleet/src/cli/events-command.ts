@@ -1,6 +1,6 @@
 /** `sandlot events`: the fleet's events, one per line, until interrupted. With `--json`, a line of JSON. */
 
-import type { FleetEvent } from "@sandlot/contract";
+import { type FleetEvent, isoTime } from "@sandlot/contract";
 import { findGateway, type TargetOptions, withTarget } from "./target.ts";
 import { printable, type Terminal } from "./terminal.ts";
 
@@ -37,5 +37,5 @@ function line(event: FleetEvent): string {
   const rest = Object.entries(facts)
     .filter(([name, value]) => !SHOWN_ELSEWHERE.has(name) && value !== null)
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return [new Date(at).toISOString(), type, about, ...rest].filter((part) => part !== "").join("  ");
+  return [isoTime(at), type, about, ...rest].filter((part) => part !== "").join("  ");
 }
