@@ -11,7 +11,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from "node:fs";
-import { open } from "node:fs/promises";
+import { open, opendir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Generation,
@@ -45,6 +45,8 @@ export interface Identified {
 
 const owner = z.object({ user: z.string(), thread: z.string() });
 const NAMES = "names.json";
+/** Some milliseconds' worth of small files: a fleet may have very many homes. */
+const HOMES_AT_ONCE = 32;
 
 function namesOf({ user, thread }: Owner): string {
   return JSON.stringify({ user, thread });
@@ -194,8 +196,10 @@ export class Homes {
     return unlessMissing(() => openSync(this.#layout.userData(thread), OPEN_DIRECTORY));
   }
 
-  threads(): readonly ThreadKey[] {
-    return readdirSync(this.#layout.homes).filter((name) => /^[0-9a-f]{32}$/.test(name)) as ThreadKey[];
+  /** Every thread that has a home. The directory is read in parts, and between two parts this process does other work. */
+  async *threads(): AsyncGenerator<ThreadKey> {
+    for await (const { name } of await opendir(this.#layout.homes, { bufferSize: HOMES_AT_ONCE }))
+      if (/^[0-9a-f]{32}$/.test(name)) yield name as ThreadKey;
   }
 
   /** Waits until the changes of a home would survive a power cut. */
