@@ -122,7 +122,10 @@ describe("a thread that is purged", () => {
     const { a, b } = await stagedThread(stage);
     const gate = a.store.hang("take");
     const key = { user: "default" as UserId, thread: "t1" as ThreadId };
-    const refused = stage.refusal("thread_not_found", new ThreadUse(a.fleet, a.world).acquireExisting(key, "a link"));
+    const refused = stage.refusal(
+      "thread_not_found",
+      new ThreadUse(a.fleet, a.world, { keepLeasesMs: 1_000 }).acquireExisting(key, "a link"),
+    );
     await stage.settle();
     expect(gate.arrived).toBe(1);
     await stage.until(b.fleet.destroy({ thread: "t1" }, { purge: true }));
