@@ -338,7 +338,7 @@ export class DiskWorkspaces implements Workspaces {
     }
     for await (const thread of homes.threads())
       if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
-    sweepProbes(this.#parts);
+    await sweepProbes(this.#parts);
     markers.sweep();
     await trash.empty();
   }
