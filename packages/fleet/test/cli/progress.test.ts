@@ -7,12 +7,13 @@ import type { Terminal } from "../../src/cli/terminal.ts";
 
 async function shown(isWatched: boolean, workMs: number): Promise<string> {
   let printed = "";
-  const error = (text: string) => {
-    printed += text;
+  const write = async (_stream: string, bytes: Uint8Array) => {
+    printed += Buffer.from(bytes).toString();
+    return true;
   };
   let asked = 0;
   const work = () => new Promise<string>((resolve) => setTimeout(() => resolve("done"), workMs));
-  const result = await withProgress({ error, isWatched } as Terminal, () => `Waiting, look ${++asked}`, work);
+  const result = await withProgress({ write, isWatched } as Terminal, () => `Waiting, look ${++asked}`, work);
   expect(result).toBe("done");
   return printed;
 }
@@ -31,7 +32,11 @@ test("nothing is written for short work, nor where no terminal is", async () => 
 
 test("while an image is fetched the line says how far it is, and afterwards what is waited for", async () => {
   let printed = "";
-  const terminal = { isWatched: true, error: (text: string) => (printed += text) } as unknown as Terminal;
+  const write = async (_stream: string, bytes: Uint8Array) => {
+    printed += Buffer.from(bytes).toString();
+    return true;
+  };
+  const terminal = { isWatched: true, write } as unknown as Terminal;
   let tell = (_state: ImagePull["state"], _currentBytes: number, _totalBytes: number): void => {};
   let listeners = 0;
   const onPull = (listener: (pull: ImagePull) => void) => {
