@@ -183,9 +183,17 @@ test("a switch to another protocol is no answer", async () => {
   await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
 });
 
+/** Kept, because a response that is garbage closes its connection by itself. */
+const responses: Response[] = [];
+const keepingFetch = async (...given: Parameters<typeof fetch>) => {
+  const response = await fetch(...given);
+  responses.push(response);
+  return response;
+};
+
 test.each([
   ["node:http", {}],
-  ["fetch", { fetch: (...given: Parameters<typeof fetch>) => fetch(...given) }],
+  ["fetch", { fetch: keepingFetch }],
 ])(
   "a stream of another protocol is closed, over %s",
   async (_, options) => {
