@@ -41,7 +41,7 @@ Exit codes:
   ${EXIT_CODES.usage}    the command line was wrong; nothing was tried
   128+n interrupted by signal n, after everything was closed
   exec: the command's own; 124 when it ran out of time, 125 when Sandlot failed, 130 after Ctrl-C,
-        141 when nobody reads its output any more
+        141 when its output has no reader any more
 
 Environment:
   SANDLOT_HOME    where all state is kept

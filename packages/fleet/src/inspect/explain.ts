@@ -171,7 +171,7 @@ function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: 
     case "blank":
       return `It waits, unused, for any thread of its blueprint.${until}`;
     case "parked":
-      return `Nobody holds it; it is kept for thread ${thread}.${until}`;
+      return `It is not in use; it is kept for thread ${thread}.${until}`;
     case "leased":
       return `It is alive because ${holders.map(({ who, purpose }) => `${who} (${purpose})`).join(", ")} hold it.`;
   }

@@ -18,7 +18,7 @@ async function shown(isWatched: boolean, workMs: number): Promise<string> {
   return printed;
 }
 
-test("a terminal is told after a second, again and again, and the line goes at the end", async () => {
+test("a terminal shows progress after a second, repeatedly, and the line is removed at the end", async () => {
   const printed = await shown(true, 1_600);
   expect(printed).toContain("\r\x1b[KWaiting, look 1 (1 s)");
   expect(printed).toContain("Waiting, look 2");

@@ -133,7 +133,7 @@ describe("a lease that a request gave back", () => {
     await (await fleet.acquire({ thread: "t2" })).release();
   });
 
-  test("gives way to a request where nobody waits for room", async () => {
+  test("gives way to a request without a queue", async () => {
     const { stage, request } = await scene({ limits: { max: 1, onFull: "reject" } });
     await request("t1");
     await request("t2");

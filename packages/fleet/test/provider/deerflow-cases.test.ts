@@ -258,7 +258,7 @@ describe("health", () => {
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
   });
 
-  test("unknown is not dead: a sandbox the engine cannot tell about is kept and asked about again", async () => {
+  test("unknown is not dead: a sandbox of unknown liveness is kept and probed again", async () => {
     const stage = newStage();
     const { fleet, attachments, backend } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });

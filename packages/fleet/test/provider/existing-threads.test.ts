@@ -72,7 +72,7 @@ describe("a thread that does not exist", () => {
     expect(await stage.records()).toMatchObject([{ thread: "other", state: "ready" }]);
   });
 
-  test("is begun for an ordinary caller who joined the opening", async () => {
+  test("is begun for an ordinary caller that joined the opening", async () => {
     const stage = newStage();
     const { fleet, store } = await stage.open();
     const gate = store.hang("take");

@@ -89,7 +89,7 @@ describe("a greeting", () => {
     await expect(openHold(wire)).rejects.toBeInstanceOf(ConnectionLost);
   });
 
-  it("is not waited for by who has given up", async () => {
+  it("is not waited for by a caller that has given up", async () => {
     const controller = new AbortController();
     onAsked = (socket) => {
       socket.write("HTTP/1.1 200 OK\r\n\r\n{");

@@ -211,8 +211,8 @@ export class PreviewServer {
 
   #refusal(thrown: unknown, id: string) {
     const problem = thrown instanceof Error ? thrown.message : String(thrown);
-    const nobody = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
-    const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", nobody);
+    const silence = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
+    const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", silence);
     if (!isSandlotError(thrown)) this.#parts.logger.debug({ requestId: id, problem }, "a preview failed");
     const retryAfter = retryAfterSeconds(error);
     const headers = {

@@ -108,7 +108,7 @@ describe("rules by address", () => {
   });
 });
 
-describe("what is wrong with a policy", () => {
+describe("problems of a policy", () => {
   const secret: BoundSecret = {
     ...{ name: "key", host: "api.example.com", header: "authorization", value: "0123456789abcdef", via: "https" },
   };

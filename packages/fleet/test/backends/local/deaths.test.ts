@@ -16,7 +16,7 @@ const NOTICED_MS = 100;
 const ROUNDS = 3;
 
 describe("a death of a local sandbox", () => {
-  it("is told to whoever made it and to whoever found it, soon and once", () =>
+  it("is reported once to the maker and to a finder", () =>
     onStage(async (stage, harness) => {
       const finder = await harness.peer();
       const worst: number[] = [];
@@ -101,7 +101,7 @@ describe("a death of a local sandbox", () => {
       await stage.rejects(stage.attach(blank.target), "stale_generation");
     }));
 
-  it("comes by itself when nobody has asked for the orphan timeout, and not while the fleet is there", () =>
+  it("comes by itself after the orphan timeout, and not while the fleet is there", () =>
     onStage(async (stage, harness) => {
       const orphanTimeoutMs = 900;
       const maker = await harness.open({ orphanTimeoutMs });

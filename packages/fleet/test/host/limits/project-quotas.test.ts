@@ -57,7 +57,7 @@ describe("numbers of projects", () => {
   });
 });
 
-describe("what programs say", () => {
+describe("output of the quota programs", () => {
   it("is read whatever else they print", () => {
     const text =
       "Project,BlockStatus,FileStatus,BlockUsed,BlockSoftLimit,BlockHardLimit,BlockGrace,FileUsed,FileSoftLimit,FileHardLimit,FileGrace\n" +
@@ -134,7 +134,7 @@ describe("claims", () => {
     expect(readdirSync(join(root, "projects"))).toEqual([]);
   });
 
-  it("are not read from what somebody else has put there", () => {
+  it("are not read from foreign files", () => {
     const directory = join(root, "projects", THREAD);
     mkdirSync(directory, { recursive: true });
     for (const name of ["1.2.3", "a.b.c.d", "1.2.3.4.going"]) writeFileSync(join(directory, name), "");
