@@ -69,6 +69,16 @@ describe("a death of a local sandbox", () => {
       expect(processesIn(namespace)).toEqual([]);
     }));
 
+  it("is completed by a destroy also when the process outside is stopped", () =>
+    onStage(async (stage) => {
+      const made = await stage.make();
+      const init = initOf(made.created.ref);
+      const [, parent = ""] = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${init}/status`, "utf8")) ?? [];
+      process.kill(Number(parent), "SIGSTOP");
+      await stage.destroy(made);
+      await stage.eventually("the process outside is gone", () => !readdirSync("/proc").includes(parent));
+    }));
+
   it("follows when only the process outside is killed", () =>
     onStage(async (stage) => {
       await expectSoon(async () => {
