@@ -1,8 +1,8 @@
 /** `sandlot events`: the fleet's events, one per line, until interrupted. With `--json`, a line of JSON. */
 
-import type { FleetEvent } from "@sandlot/contract";
+import { type FleetEvent, isoTime } from "@sandlot/contract";
 import { findGateway, type TargetOptions, withTarget } from "./target.ts";
-import { printable, type Terminal } from "./terminal.ts";
+import { printable, printJson, type Terminal } from "./terminal.ts";
 
 /** Shown elsewhere in the line, or not useful. */
 const SHOWN_ELSEWHERE = new Set(["type", "at", "user", "thread", "sandboxId", "instance", "generation"]);
@@ -25,7 +25,7 @@ export async function eventsCommand(
 }
 
 function print(terminal: Terminal, event: FleetEvent | null, json: boolean): void {
-  if (json) terminal.out(`${JSON.stringify(event ?? { type: "gap" })}\n`);
+  if (json) printJson(terminal, event ?? { type: "gap" }, 0);
   else if (event === null) terminal.error("[some events were missed]\n");
   else terminal.out(`${printable(line(event))}\n`);
 }
@@ -37,5 +37,5 @@ function line(event: FleetEvent): string {
   const rest = Object.entries(facts)
     .filter(([name, value]) => !SHOWN_ELSEWHERE.has(name) && value !== null)
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return [new Date(at).toISOString(), type, about, ...rest].filter((part) => part !== "").join("  ");
+  return [isoTime(at), type, about, ...rest].filter((part) => part !== "").join("  ");
 }

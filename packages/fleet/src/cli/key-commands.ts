@@ -3,7 +3,7 @@
  * operator's key; without one it works on the files in the fleet's home, so no gateway needs to run.
  */
 
-import type { ApiKeyInfo, KeyRequest, KeyScope, NewApiKey } from "@sandlot/contract";
+import { type ApiKeyInfo, isoTime, type KeyRequest, type KeyScope, type NewApiKey } from "@sandlot/contract";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { printTable } from "./table.ts";
@@ -45,7 +45,7 @@ export async function listKeys(terminal: Terminal, options: KeyCommandOptions): 
   const listed = await (await openKeys(terminal, options)).list();
   if (options.json) return printJson(terminal, { keys: listed });
   const rows = listed.map(({ id, scope, user, label, blueprints, createdAt }) => [
-    ...[id, scope, user ?? "-", blueprintsOf(scope, blueprints), new Date(createdAt).toISOString(), label ?? "-"],
+    ...[id, scope, user ?? "-", blueprintsOf(scope, blueprints), isoTime(createdAt), label ?? "-"],
   ]);
   printTable(terminal, ["ID", "SCOPE", "USER", "BLUEPRINTS", "CREATED", "LABEL"], rows);
 }

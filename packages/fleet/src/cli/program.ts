@@ -12,7 +12,7 @@ import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
 import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
 import { addServiceCommands } from "./program/service-commands.ts";
-import { EXIT_CODES, printFailure, type Terminal } from "./terminal.ts";
+import { EXIT_CODES, printFailure, type Terminal, withoutControl } from "./terminal.ts";
 
 const EPILOGUE = `
 Examples:
@@ -41,7 +41,7 @@ Exit codes:
   ${EXIT_CODES.usage}    the command line was wrong; nothing was tried
   128+n interrupted by signal n, after everything was closed
   exec: the command's own; 124 when it ran out of time, 125 when Sandlot failed, 130 after Ctrl-C,
-        141 when nobody reads its output any more
+        141 when its output has no reader any more
 
 Environment:
   SANDLOT_HOME    where all state is kept
@@ -53,7 +53,8 @@ Environment:
                   stand for keys of the file and win over it; flags win over both`;
 
 /** Runs one command line (`argv` as in Node) and resolves with its exit code. Never rejects. */
-export async function run(argv: readonly string[], terminal: Terminal, signal: AbortSignal): Promise<number> {
+export async function run(argv: readonly string[], unsafe: Terminal, signal: AbortSignal): Promise<number> {
+  const terminal = withoutControl(unsafe);
   // Detected before parsing, so that a parsing error is printed in the right form too.
   const json = wantsJson(argv);
   const ending = { exitCode: EXIT_CODES.ok as number };

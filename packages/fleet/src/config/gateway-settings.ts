@@ -9,7 +9,7 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { durationOverZero, size } from "../backend/config/amounts.ts";
+import { durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
 import { problemsOf, refuse } from "./problems.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -17,6 +17,8 @@ const bytes = size;
 const port = z.int().min(0, "must be a port, 0 to 65535").max(65_535, "must be a port, 0 to 65535");
 const duration = durationOverZero("nothing is done in no time");
 const count = z.int().min(1).max(1_000_000);
+/** A stop at another gateway waits as long. */
+const KEEP_LEASES_MAX_MS = 10_000;
 
 const uploadsSchema = z
   .strictObject({
@@ -108,6 +110,12 @@ export const gatewayConfigSchema = z
     idleConnectionMs: duration.default(60_000).describe("How long an unused connection is kept open."),
     connectionsMax: count.default(10_000).describe("Connections at once. Further ones are refused."),
     streamsPerUserMax: count.default(2_000).describe("Open streams and terminals of one user."),
+    keepLeasesMs: durationOrOff("that none is kept", KEEP_LEASES_MAX_MS)
+      .default(1_000)
+      .describe(
+        "How long a thread's lease is kept after its last request: the next request then needs neither a hold nor a connection. " +
+          "Meanwhile a stop by another gateway waits, and `sandlot rm` without a gateway is refused. 0: none is kept.",
+      ),
     heartbeatMs: duration.default(15_000).describe("How often an idle stream sends a heartbeat."),
     drainMs: duration.default(10_000).describe("How long requests may go on when the gateway is stopped."),
   })

@@ -2,7 +2,7 @@
  * The gateway's server: the order of steps for a request, the same for every route.
  *
  *   web page? ─ 403      guards/web-pages.ts
- *   key? ─ 401, 403      guards/authenticate.ts (then rate limits: 429)
+ *   key? ─ 401, 403      guards/caller.ts (then rate limits: 429)
  *   valid? ─ 422, 413    the route's schemas
  *   handler              routes/
  *   error                errors.ts: one shape
@@ -31,8 +31,8 @@ import { isTracing } from "../observe/tracing.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { refuseUnknownQuery, sendError } from "./errors.ts";
-import { authenticate } from "./guards/authenticate.ts";
 import { AwaitedBodies } from "./guards/awaited-bodies.ts";
+import { authenticate } from "./guards/caller.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";

@@ -55,8 +55,6 @@ export interface GatewayOptions {
   /** Their disk budgets then also apply to uploads and artifacts. */
   readonly blueprints?: Settings["blueprints"];
   readonly audit?: FleetAudit;
-  /** How long a thread's lease is kept after its last request; default a second, 0: not at all. */
-  readonly keepLeasesMs?: number;
 }
 
 export interface Gateway {
@@ -90,7 +88,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     logger.error({ err: error }, "the audit log cannot be written"),
   );
   const streams = new Streams(settings);
-  const threads = new ThreadUse(fleet, world, options.keepLeasesMs);
+  const threads = new ThreadUse(fleet, world, settings);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world);
   const aioLinks = await AioLinks.open(home, links, world);

@@ -177,7 +177,7 @@ it("every entry stands under its own name", () => {
   for (const [name, entry] of Object.entries({ ...STORES })) expect(entry.name).toBe(name);
 });
 
-it("what a sandbox cannot tell apart is not in a blueprint's hash, which earlier releases have written too", () => {
+it("a setting without effect inside is not in a blueprint's hash, which earlier releases have written too", () => {
   const docker = (more: object) => {
     const { docker: section } = resolveSettings({ home, docker: more }, {});
     return BACKENDS.docker.blueprintKey(section);

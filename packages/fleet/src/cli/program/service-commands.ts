@@ -19,7 +19,7 @@ export function addServiceCommands(program: Command, around: CommandContext): vo
     .option("--host <address>", "where to listen; loopback unless configured")
     .option("-p, --port <number>", "0 takes any free port", wholeNumber)
     .option("--behind-proxy", "a proxy in front terminates TLS; needed beyond loopback without TLS of our own")
-    .option("--destroy", "at the end stop the sandboxes that nobody else holds")
+    .option("--destroy", "at the end stop the sandboxes that no other process holds")
     .addOption(new Option("--log-level <level>", "of the log on standard error").choices(LOG_LEVELS).default("warn"))
     .option("-c, --config <file>", "the configuration file")
     .addHelpText(

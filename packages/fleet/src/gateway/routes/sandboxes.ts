@@ -24,6 +24,7 @@ import { isVisibleTo } from "../event-log.ts";
 import { ownerOf } from "../guards/caller.ts";
 import { SseStream } from "../streams/sse.ts";
 import type { ThreadKey } from "../thread-key.ts";
+import { goneSignal } from "../thread-use.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
 
 const sandboxParamsSchema = z.strictObject({ id: sandboxIdSchema });
@@ -92,7 +93,7 @@ export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
       const outcome =
         thread === null
           ? await fleet.destroyBlank(sandboxId)
-          : await threads.destroy(keyOf(user, thread), { force: request.query.force });
+          : await threads.destroy(keyOf(user, thread), { force: request.query.force }, goneSignal(reply));
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );

@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { renewReplySchema } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { ConnectionLost } from "../../src/sandboxd/connections.ts";
-import { openHold } from "../../src/sandboxd/hold.ts";
+import { ConnectionLost } from "../../src/sandboxd/connection-pool.ts";
+import { openHold } from "../../src/sandboxd/held-daemon.ts";
 import { Wire } from "../../src/sandboxd/wire.ts";
 
 const GREETING = `${JSON.stringify({ pid: 7, generation: 3, run: "grün" })}\n`;
@@ -89,7 +89,7 @@ describe("a greeting", () => {
     await expect(openHold(wire)).rejects.toBeInstanceOf(ConnectionLost);
   });
 
-  it("is not waited for by who has given up", async () => {
+  it("is not waited for by a caller that has given up", async () => {
     const controller = new AbortController();
     onAsked = (socket) => {
       socket.write("HTTP/1.1 200 OK\r\n\r\n{");

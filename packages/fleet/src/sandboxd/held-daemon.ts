@@ -1,5 +1,9 @@
 /**
- * Calls to a held daemon: a broken connection becomes an error of the contract.
+ * A held daemon: the one connection that a holder keeps, and calls that turn a broken connection into an error of the
+ * contract.
+ *
+ * The close of the held connection reports a death without polling. A daemon sends one greeting on it, a line of JSON, and
+ * nothing more. Its HTTP server may split that line into any pieces and chunks.
  *
  * Invariants
  * - A broken connection is `sandbox_lost` when the held one broke too, the daemon's socket has no listener, and that is
@@ -11,14 +15,112 @@
  *   Calls in between use their own connections, so that they do not end with it.
  */
 
-import { renewReplySchema, SandlotError } from "@sandlot/contract";
+import { checkProtocol, holdGreetingSchema, renewReplySchema, SandlotError } from "@sandlot/contract";
 import type { z } from "zod";
-import type { DaemonPath } from "../untrusted/limits.ts";
+import { readShortJson } from "../untrusted/json.ts";
+import { type DaemonPath, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
-import { ConnectionLost, Connections } from "./connections.ts";
-import type { Hold } from "./hold.ts";
+import { ConnectionLost, ConnectionPool } from "./connection-pool.ts";
+import { badResponse } from "./replies.ts";
+import { Chunks, type OpenStream } from "./response-parser.ts";
 import { Wire } from "./wire.ts";
+
+export interface Hold {
+  /** The daemon's pid, in its own namespace. */
+  readonly daemonPid: number;
+  /** The id of the daemon's run. */
+  readonly run: string;
+  /** Resolves when the connection ended, for any reason. */
+  readonly closed: Promise<void>;
+  /** `here`: this process has closed it. `there`: the daemon has, or the network between. */
+  ended(): "no" | "here" | "there";
+  close(): void;
+}
+
+const GREETING_MAX_BYTES = 4_096;
+/** A daemon sends nothing after its greeting. More than this ends the connection, before reading it costs anything. */
+const CHATTER_MAX_BYTES = 64 * 1024;
+
+export async function openHold(wire: Wire, signal?: AbortSignal): Promise<Hold> {
+  const call = { method: "GET", path: "/sandlot/hold", repeatable: true, ...(signal && { signal }) } as const;
+  return holdBy(wire, await wire.openStream(call), wire.target.generation, signal);
+}
+
+/**
+ * Turns an open stream into a hold: the daemon greets, and the stream does not end. A failure before the greeting
+ * closes it.
+ */
+export async function holdBy(wire: Wire, stream: OpenStream, generation: number, signal?: AbortSignal): Promise<Hold> {
+  const { socket } = stream;
+  let ended: ReturnType<Hold["ended"]> = "no";
+  const closed = new Promise<void>((resolve) => {
+    socket.once("close", () => {
+      if (ended === "no") ended = "there";
+      resolve();
+    });
+  });
+  socket.on("error", () => {});
+  const timer = wire.timer(STREAM_LIMITS.unitMs, () => socket.destroy());
+  const greeting = await firstLine(stream, signal).finally(() => timer.cancel());
+  const parsed = holdGreetingSchema.safeParse(greeting);
+  if (!parsed.success || parsed.data.generation !== generation) {
+    socket.destroy();
+    throw badResponse("its daemon greeted with something else than its generation");
+  }
+  try {
+    checkProtocol("daemon", parsed.data.protocol);
+  } catch (error) {
+    socket.destroy();
+    throw error;
+  }
+  // A forgotten lease must not keep a script alive; a caller that waits for the sandbox has its own connection.
+  socket.unref();
+  const close = (): void => {
+    if (ended === "no") ended = "here";
+    socket.destroy();
+  };
+  return { daemonPid: parsed.data.pid, run: parsed.data.run, closed, ended: () => ended, close };
+}
+
+/** Reads on after the line, so that the end of the stream shows. */
+function firstLine({ socket, first, header }: OpenStream, signal: AbortSignal | undefined): Promise<unknown> {
+  const chunks = header("transfer-encoding")?.toLowerCase() === "chunked" ? new Chunks() : null;
+  return new Promise((resolve, reject) => {
+    let text = "";
+    let hasGreeted = false;
+    let chatterBytes = 0;
+    const onData = (piece: Buffer): void => {
+      if (hasGreeted) chatterBytes += piece.length;
+      if (chatterBytes > CHATTER_MAX_BYTES) return void socket.destroy();
+      const part = chunks === null ? piece.toString("latin1") : chunks.take(piece);
+      if (!hasGreeted) text += part;
+      if (chunks?.hasEnded === true) socket.destroy();
+      if (hasGreeted || (!text.includes("\n") && text.length < GREETING_MAX_BYTES)) return;
+      hasGreeted = true;
+      stopWaiting();
+      resolve(readShortJson(Buffer.from(text.split("\n", 1)[0] ?? "", "latin1")));
+    };
+    const onClose = (): void => {
+      stopWaiting();
+      reject(new ConnectionLost("the daemon ended before it greeted"));
+    };
+    const onAbort = (): void => {
+      socket.destroy();
+      reject(signal?.reason);
+    };
+    const stopWaiting = (): void => {
+      socket.off("close", onClose);
+      signal?.removeEventListener("abort", onAbort);
+    };
+    socket.on("close", onClose);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    if (signal?.aborted === true) onAbort();
+    onData(first);
+    socket.on("data", onData);
+    socket.resume();
+  });
+}
 
 /** After a broken request, how long the held connection may take to show that the daemon is gone. */
 const DEATH_SHOWS_MS = 200;
@@ -26,7 +128,7 @@ const DEATH_SHOWS_MS = 200;
 const RESTART_SHOWS_MS = 5_000;
 const ASK_AGAIN_AFTER_MS = 20;
 /** The errors of connecting to a socket without a listener, or to a missing path. */
-const NOBODY: ReadonlySet<unknown> = new Set(["ECONNREFUSED", "ENOENT"]);
+const NO_LISTENER: ReadonlySet<unknown> = new Set(["ECONNREFUSED", "ENOENT"]);
 const RETRY_AFTER_MS = 500;
 
 /** Why a call failed, and whether the daemon was restarted meanwhile. */
@@ -92,7 +194,7 @@ export class Calls {
     const { sandboxId, generation } = this.wire.target;
     const answer = await this.#within(RESTART_SHOWS_MS, this.#ask());
     if (answer instanceof SandlotError) return { error: answer, restarted: false };
-    if (answer === "nobody" && (await this.#isTheEnd()))
+    if (answer === "no-listener" && (await this.#isTheEnd()))
       return {
         error: new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }),
         restarted: false,
@@ -109,7 +211,7 @@ export class Calls {
   }
 
   /** On new connections: a pooled one may belong to a run that has ended. */
-  async #ask(): Promise<{ run: string } | SandlotError | "nobody" | "late"> {
+  async #ask(): Promise<{ run: string } | SandlotError | "no-listener" | "late"> {
     const wire = this.#unkept();
     const until = this.world.monotonicMs() + RESTART_SHOWS_MS;
     while (this.world.monotonicMs() < until) {
@@ -117,7 +219,7 @@ export class Calls {
         return await wire.post(renewReplySchema, "/sandlot/renew", {});
       } catch (error) {
         if (error instanceof SandlotError) return error;
-        if (NOBODY.has((error as { cause?: { code?: unknown } }).cause?.code)) return "nobody";
+        if (NO_LISTENER.has((error as { cause?: { code?: unknown } }).cause?.code)) return "no-listener";
         await sleep(this.world, ASK_AGAIN_AFTER_MS);
       }
     }
@@ -125,7 +227,7 @@ export class Calls {
   }
 
   #unkept(): Wire {
-    return new Wire(this.wire.target, new Connections({ keep: false, timer: this.world.timer }));
+    return new Wire(this.wire.target, new ConnectionPool({ idleMax: 0, timer: this.world.timer }));
   }
 
   async #within<T>(timeoutMs: number, work: Promise<T>): Promise<T | "late"> {
