@@ -42,6 +42,7 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
+import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
   Arrival,
@@ -55,6 +56,8 @@ import type {
 
 export interface Store {
   readonly kind: string;
+  /** Texts that all gateways of this store share; `null` where the store is one host's. */
+  readonly entries: SharedEntries | null;
 
   // Sessions: who is alive.
   /** Renews (or with `register` begins) a session, heals lost releases, and returns the lost holds. */
