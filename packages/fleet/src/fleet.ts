@@ -26,6 +26,8 @@ import type {
   UserId,
 } from "@sandlot/contract";
 
+export type { SharedEntries } from "./store/entries.ts";
+
 export interface Fleet extends AsyncDisposable {
   readonly instanceId: InstanceId;
   /** A lease on the thread's sandbox. The fleet attaches, binds or creates the sandbox. Release every lease. */

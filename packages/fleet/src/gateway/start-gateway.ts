@@ -17,7 +17,7 @@ import {
   resolveGatewaySettings,
 } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, SharedEntries } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
@@ -49,6 +49,8 @@ export interface GatewayOptions {
   readonly home: string;
   readonly settings?: GatewayConfig;
   readonly world: World;
+  /** The store's entries, where several hosts share it: keys and links are then the same at each of its gateways. */
+  readonly entries?: SharedEntries | null;
   readonly logger?: GatewayLogger;
   /** Workspaces on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
@@ -84,7 +86,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const settings = resolveGatewaySettings(options.settings);
   const logger = (options.logger ?? pino({ level: "silent" })) as FastifyBaseLogger;
   const certificates = await certificatesOf(settings);
-  const keys = await ApiKeys.open(home, world);
+  const entries = options.entries ?? null;
+  const keys = await ApiKeys.open(home, world, entries);
   const { made } = await ensureOperatorKey(keys, home, world);
   const audit = await AuditLog.open(home, world, (error) =>
     logger.error({ err: error }, "the audit log cannot be written"),
@@ -92,8 +95,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const streams = new Streams(settings);
   const threads = new ThreadUse(fleet, world, options.keepLeasesMs);
   const draining = new AbortController();
-  const links = await PreviewLinks.open(home, world);
-  const aioLinks = await AioLinks.open(home, links, world);
+  const links = await PreviewLinks.open(home, world, entries);
+  const aioLinks = await AioLinks.open(home, links, world, entries);
   const previews = new PreviewServer({
     ...{ links, aioLinks, keys, threads, world, settings, logger },
     certificate: certificates.previews,
