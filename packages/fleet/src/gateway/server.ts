@@ -33,7 +33,7 @@ import type { GatewayApp, GatewayContext } from "./context.ts";
 import { refuseUnknownQuery, sendError } from "./errors.ts";
 import { authenticate } from "./guards/authenticate.ts";
 import { AwaitedBodies } from "./guards/awaited-bodies.ts";
-import { RateLimits } from "./guards/rate-limits.ts";
+import type { RateLimits } from "./guards/rate-limits.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
@@ -50,7 +50,7 @@ export interface Server {
 
 export async function createServer(
   context: GatewayContext,
-  keys: ApiKeys,
+  { keys, rates }: { readonly keys: ApiKeys; readonly rates: RateLimits },
   logger: FastifyBaseLogger,
   listensOn: () => number,
   certificate: Certificate | null,
@@ -95,7 +95,6 @@ export async function createServer(
   });
   traceRequests(app);
   const guard = webPageGuard(settings, listensOn);
-  const rates = new RateLimits(world, settings);
   const headers = securityHeaders(settings);
   app.addHook("onRequest", (request, reply, done) => {
     const isOpen = request.route.config.access === "open";

@@ -24,6 +24,8 @@ import { AuditLog } from "./audit-log.ts";
 import type { GatewayContext } from "./context.ts";
 import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./event-log.ts";
+import { RateExchange } from "./guards/rate-exchange.ts";
+import { RateLimits } from "./guards/rate-limits.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { ensureOperatorKey } from "./keys/operator-key.ts";
 import { writeOwnAddress } from "./keys/own-gateways.ts";
@@ -93,6 +95,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     logger.error({ err: error }, "the audit log cannot be written"),
   );
   const streams = new Streams(settings);
+  const rates = new RateLimits(world, settings);
+  const onProblem = (error: unknown) =>
+    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
+  const exchange =
+    entries === null
+      ? null
+      : new RateExchange({ world, entries, instance: fleet.instanceId, buckets: rates.shared, onProblem });
   const threads = new ThreadUse(fleet, world, options.keepLeasesMs);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world, entries);
@@ -113,7 +122,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   let port = settings.port;
-  const { app, registered } = await createServer(context, keys, logger, () => port, certificates.gateway);
+  const { app, registered } = await createServer(context, { keys, rates }, logger, () => port, certificates.gateway);
   const unused = unusedConnections(app.server);
   let forget = async () => {};
   const giveUp = async () => {
@@ -121,7 +130,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     context.events.close();
     context.metrics.close();
     await Promise.all([app.close(), previews.close()]);
-    await audit.close();
+    await Promise.all([audit.close(), exchange?.close()]);
     await forget();
   };
   try {
