@@ -58,12 +58,22 @@ export interface Fleet extends AsyncDisposable {
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
+  /** The other instances that are alive in the store. */
+  peers(): Promise<readonly FleetPeer[]>;
   /** Leases handed to remote callers, which any instance can renew or release. */
   readonly remoteLeases: RemoteLeases;
   /** A description of a blueprint's sandboxes, for the prompt of a model. Default `default`. */
   about(blueprint?: string): SandboxAbout;
   /** Drains, then hands over: sandboxes stay for the next instance unless `destroy` is set. Idempotent. */
   close(options?: CloseOptions): Promise<void>;
+}
+
+export interface FleetPeer {
+  readonly instance: InstanceId;
+  /** Where its gateway can be reached; `null`: it has none, or does not say. */
+  readonly address: string | null;
+  /** The engines whose sandboxes it reaches. */
+  readonly engines: readonly string[];
 }
 
 export interface ThreadKeyInput {

@@ -31,12 +31,10 @@ import { isTracing } from "../observe/tracing.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { refuseUnknownQuery, sendError } from "./errors.ts";
-import { authenticate } from "./guards/authenticate.ts";
+import { type AuthenticationParts, authenticate } from "./guards/authenticate.ts";
 import { AwaitedBodies } from "./guards/awaited-bodies.ts";
-import type { RateLimits } from "./guards/rate-limits.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
-import type { ApiKeys } from "./keys/api-keys.ts";
 import { malformedHandler } from "./malformed.ts";
 import { describeApi, describeRoute } from "./openapi.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
@@ -50,7 +48,7 @@ export interface Server {
 
 export async function createServer(
   context: GatewayContext,
-  { keys, rates }: { readonly keys: ApiKeys; readonly rates: RateLimits },
+  callers: AuthenticationParts,
   logger: FastifyBaseLogger,
   listensOn: () => number,
   certificate: Certificate | null,
@@ -107,7 +105,7 @@ export async function createServer(
   });
   if (settings.allowedOrigins.length > 0) await app.register(cors, corsOptions(settings));
   app.addHook("onRequest", (request, reply, done) => {
-    const waiting = authenticate(keys, rates, request, reply);
+    const waiting = authenticate(callers, request, reply);
     if (waiting === null) done();
     else waiting.then(() => done(), done);
   });

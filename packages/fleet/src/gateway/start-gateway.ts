@@ -23,7 +23,9 @@ import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
 import type { GatewayContext } from "./context.ts";
 import { Converter } from "./documents/converter.ts";
-import { EventLog } from "./event-log.ts";
+import { EventLog } from "./events/event-log.ts";
+import { PeerCredential } from "./events/peer-credential.ts";
+import { PeerEvents } from "./events/peer-events.ts";
 import { RateExchange } from "./guards/rate-exchange.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
@@ -110,24 +112,33 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     ...{ links, aioLinks, keys, threads, world, settings, logger },
     certificate: certificates.previews,
   });
+  const credential = entries === null ? null : await PeerCredential.open(entries);
+  const events = new EventLog(fleet.events, world);
+  const { heartbeatMs } = settings;
+  const peerEvents =
+    credential === null
+      ? null
+      : new PeerEvents({ world, log: events, credential, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const context: GatewayContext = {
-    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks },
+    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
     previewAddress: (label) => previewAddress(settings, label, previewPort),
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
-    events: new EventLog(fleet.events, world),
     auditFleet: options.audit ?? null,
     metrics: new Metrics(fleet, world, streams),
     draining: draining.signal,
   };
+  const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
+  const callers = { keys, rates, isPeer };
   let port = settings.port;
-  const { app, registered } = await createServer(context, { keys, rates }, logger, () => port, certificates.gateway);
+  const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
   const unused = unusedConnections(app.server);
   let forget = async () => {};
   const giveUp = async () => {
     for (const socket of unused()) socket.destroy();
-    context.events.close();
+    peerEvents?.close();
+    events.close();
     context.metrics.close();
     await Promise.all([app.close(), previews.close()]);
     await Promise.all([audit.close(), exchange?.close()]);
