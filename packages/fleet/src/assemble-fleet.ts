@@ -49,6 +49,8 @@ export interface FleetParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly instanceId?: InstanceId;
+  /** The advertised address of this instance's gateway, which the instances of other engines tell their callers. */
+  readonly address?: string;
 }
 
 /** If the engine does not answer in time, the sandbox counts as current: unknown is not dead. */
@@ -89,7 +91,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const closing = new AbortController();
   const base = { settings, world, store, backend, bus, slots, changes, underWay, ending: closing.signal };
   const membership: Membership = new Membership({
-    ...{ ...base, instance, lifetimeMs },
+    ...{ ...base, instance, lifetimeMs, engines: () => [backend.engineId], address: given.address ?? null },
     isCurrent: ({ record }) => {
       const late = () => new Error("no answer");
       const ask = (signal: AbortSignal) => isCurrent(backend, record, signal);
@@ -231,6 +233,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async audit({ signal } = {}) {
       open("audit");
       return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
+    },
+    async peers() {
+      open("list");
+      const others = (await store.sessions()).filter((session) => session.instance !== instance);
+      return others.map(({ instance: peer, address, engines }) => ({ instance: peer, address, engines }));
     },
     async listThreads({ user } = {}) {
       open("list");

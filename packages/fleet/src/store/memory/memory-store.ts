@@ -16,6 +16,7 @@ import { MemoryTables } from "./memory-tables.ts";
 export class MemoryStore extends TransactionalStore {
   readonly kind = "memory";
   override readonly entries: SharedEntries | null;
+  readonly isShared: boolean;
   readonly #tables: MemoryTables;
   readonly #unwatch = new Set<() => void>();
   #closed = false;
@@ -24,6 +25,7 @@ export class MemoryStore extends TransactionalStore {
   constructor(tables: MemoryTables, entries: SharedEntries | null = null) {
     super();
     this.entries = entries;
+    this.isShared = tables.isShared;
     this.#tables = tables;
   }
 
@@ -52,10 +54,15 @@ export class MemoryStore extends TransactionalStore {
   }
 }
 
-export function newMemoryTables(world: Pick<World, "wallMs" | "monotonicMs" | "identity" | "randomHex">): MemoryTables {
+/** `isShared`: for tests of hosts with different engines. */
+export function newMemoryTables(
+  world: Pick<World, "wallMs" | "monotonicMs" | "identity" | "randomHex">,
+  isShared = false,
+): MemoryTables {
   const clock = clockOfBoot(world, null, 0);
   return new MemoryTables(
     () => readClock(world, clock),
     () => world.randomHex(16) as Epoch,
+    isShared,
   );
 }

@@ -14,12 +14,23 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCensus, toCount, toMeta, toRecord, toRowid, toSandboxId, toSession, toTombstone } from "./rows.ts";
+import {
+  sessionText,
+  toCensus,
+  toCount,
+  toMeta,
+  toRecord,
+  toRowid,
+  toSandboxId,
+  toSession,
+  toTombstone,
+} from "./rows.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
 
 export class SqliteTables implements Tables {
+  readonly isShared = false;
   readonly now: () => number;
   readonly #sql: ReturnType<typeof prepareAll>;
   readonly #cache = new RowCache();
@@ -52,6 +63,14 @@ export class SqliteTables implements Tables {
     this.#cache.meta = meta;
   }
 
+  isRecovering(): boolean {
+    return this.meta().recovering;
+  }
+
+  endRecovery(): void {
+    this.putMeta({ ...this.meta(), recovering: false });
+  }
+
   hasSession(instance: InstanceId): boolean {
     if (this.#cache.hasSession(instance)) return true;
     if (this.#sql.hasSession.get(instance) === undefined) return false;
@@ -68,9 +87,10 @@ export class SqliteTables implements Tables {
     return this.#sql.sessions.all().map(toSession);
   }
 
-  putSession({ instance, beat, lastBeatAt, identity }: Session): void {
+  putSession(session: Session): void {
     this.changeCount += 1;
-    this.#sql.putSession.run(instance, beat, lastBeatAt, JSON.stringify(identity));
+    const { instance, beat, lastBeatAt } = session;
+    this.#sql.putSession.run(instance, beat, lastBeatAt, sessionText(session));
   }
 
   deleteSession(instance: InstanceId): void {
@@ -125,6 +145,18 @@ export class SqliteTables implements Tables {
   countOf(user: UserId): number {
     return toCount(this.#sql.countOf.get(user));
   }
+
+  countOn(): number {
+    return this.countAll();
+  }
+
+  homeOf(): null {
+    return null;
+  }
+
+  putHome(): void {}
+
+  dropHome(): void {}
 
   putRecord(record: SandboxRecord): void {
     this.changeCount += 1;
