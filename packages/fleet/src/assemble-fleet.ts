@@ -83,7 +83,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
 
   const instance = given.instanceId ?? (`i-${world.randomHex(8)}` as InstanceId);
   const lifetimeMs = settings.sessionLifetimeMs;
-  const bus = new EventBus(world, instance);
+  const bus = new EventBus(world, instance, backend.engineId);
   const slots = new Slots();
   const store = reportingStore(given.store, (error) => membership.storeFailed(error));
   const changes = new Changes(world, store);

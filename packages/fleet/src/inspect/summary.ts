@@ -6,7 +6,7 @@ import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
 export function summarize(record: SandboxRecord): SandboxSummary {
   const { sandboxId, user, thread, generation, blueprint, backend, holders, leases, createdAt, parkedAt } = record;
   return {
-    ...{ sandboxId, user, thread, generation, blueprint, backend, createdAt, parkedAt },
+    ...{ sandboxId, user, thread, generation, blueprint, backend, engine: record.engine, createdAt, parkedAt },
     state: stateOf(record),
     holders: [...Object.keys(holders), ...Object.keys(leases)],
   };

@@ -4,9 +4,11 @@
  */
 
 import { mkdtemp, rm } from "node:fs/promises";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assembleFleet } from "../../../src/assemble-fleet.ts";
+import type { Backend } from "../../../src/backend/backend.ts";
 import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
@@ -21,12 +23,19 @@ import { systemWorld } from "../../../src/world/system-world.ts";
 import type { Timer, World } from "../../../src/world/world.ts";
 import { Caller } from "./stage.ts";
 
+/** Short, so that a dead peer is found soon. */
+const LIFETIME_MS = 1_500;
+
 export interface Host {
   readonly home: string;
   readonly world: HostWorld;
   readonly fleet: Fleet;
   readonly gateway: Gateway;
   readonly operator: Caller;
+  /** The engine that its fleet reaches. */
+  readonly engine: string;
+  /** Resolves when the store's recovery of that engine is over. */
+  recovered(): Promise<void>;
   /** Ends the process as SIGKILL would: its timers stop, its connections break, its store hears nothing more. */
   kill(): Promise<void>;
 }
@@ -43,24 +52,43 @@ export interface TwoGateways {
 export interface TwoGatewaysOptions {
   readonly settings?: GatewayConfig;
   readonly fleet?: FleetConfig;
+  /** How many engines the two hosts have together. Default 1, which both reach. */
+  readonly engines?: 1 | 2;
+  /** Whether they say where they are. Default true. */
+  readonly advertised?: boolean;
+  /** Extends the backend of each host. */
+  readonly enrich?: (backend: Backend, host: string) => Backend;
 }
 
-export async function openTwoGateways({ settings, fleet }: TwoGatewaysOptions = {}): Promise<TwoGateways> {
-  const tables = newMemoryTables(systemWorld());
+export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
+  const { settings, fleet, engines = 1, advertised = true, enrich } = options;
+  const tables = newMemoryTables(systemWorld(), engines === 2);
   const entries = new MemoryEntries();
-  const engine = new MemoryEngine({ world: systemWorld() });
+  const common = new MemoryEngine({ world: systemWorld() });
   const open = async (name: string): Promise<Host> => {
+    const engine = engines === 1 ? common : new MemoryEngine({ world: systemWorld() });
+    const port = await freePort();
+    const address = advertised ? { address: `http://127.0.0.1:${port}` } : {};
     const home = await mkdtemp(join(tmpdir(), `sandlot-host-${name}-`));
     const world = new HostWorld(name);
     const config: FleetConfig = { fleetId: "shared", backend: "memory", store: { type: "memory" } };
-    const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: 1_500 };
+    const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: LIFETIME_MS };
     const resolved = resolveSettings({ home, ...config, ...timing, ...fleet }, {});
     const store = new MemoryStore(tables, entries);
-    const backend = createMemoryBackend({ fleetId: "shared", engine, world });
-    const opened = await assembleFleet({ settings: resolved, world, store, backend });
-    const gateway = await startGateway({ fleet: opened, home, world, entries, settings: { port: 0, ...settings } });
+    const plain = createMemoryBackend({ fleetId: "shared", engine, world });
+    const backend = enrich === undefined ? plain : enrich(plain, name);
+    const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
+    const gateway = await startGateway({ fleet: opened, home, world, entries, settings: { port, ...settings } });
+    const recovered = async () => {
+      for (let turn = 0; (await store.meta(backend.engineId)).recovering; turn += 1) {
+        if (turn > 500) throw new Error("the store is still recovering after ten seconds");
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+      // Its next beat tells the fleet.
+      await new Promise((resolve) => setTimeout(resolve, LIFETIME_MS / 2));
+    };
     return {
-      ...{ home, world, fleet: opened, gateway },
+      ...{ home, world, fleet: opened, gateway, engine: backend.engineId, recovered },
       operator: new Caller(gateway.url, (await readOperatorKey(home)) ?? ""),
       async kill() {
         world.stop();
@@ -70,6 +98,8 @@ export async function openTwoGateways({ settings, fleet }: TwoGatewaysOptions = 
     };
   };
   const [a, b] = [await open("a"), await open("b")];
+  // Every store begins in recovery: an instance of the time before could still come.
+  await Promise.all([a.recovered(), b.recovered()]);
   return {
     ...{ a, b, entries },
     user: async (user) => (await a.gateway.keys.create({ scope: "user", user })).key,
@@ -82,6 +112,15 @@ export async function openTwoGateways({ settings, fleet }: TwoGatewaysOptions = 
       }
     },
   };
+}
+
+/** A port that is free now. Its gateway advertises it before it listens. */
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 }
 
 /** The world of one process on one host. Processes of another host are unknown to it. */
