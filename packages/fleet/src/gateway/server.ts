@@ -224,7 +224,7 @@ function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
 }
 
 /** After every response: a log line, a count, and an audit entry if it changed something or was refused. */
-function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayContext): void {
+function reportRequests(app: GatewayApp, { metrics, audit, world, fleet }: GatewayContext): void {
   const logs = app.log.level === "info" || app.log.level === "debug" || app.log.level === "trace";
   app.addHook("onResponse", (request, reply, done) => {
     report(request, reply);
@@ -261,6 +261,7 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
       code: errorCode,
       // A disconnected caller has none.
       remoteAddress: request.ip ?? "",
+      gateway: fleet.instanceId,
     });
   }
 }

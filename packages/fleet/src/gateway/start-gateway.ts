@@ -93,6 +93,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const entries = options.entries ?? null;
   const keys = await ApiKeys.open(home, world, entries);
   const { made } = await ensureOperatorKey(keys, home, world);
+  const inFiles = await keys.importableCount();
+  if (inFiles > 0)
+    logger.warn({ count: inFiles }, "this home has keys in files, which the shared store does not: sandlot keys import");
   const audit = await AuditLog.open(home, world, (error) =>
     logger.error({ err: error }, "the audit log cannot be written"),
   );
