@@ -27,6 +27,7 @@ import { Reconciler } from "./lifecycle/housekeeping/reconciler.ts";
 import { shutDown } from "./lifecycle/housekeeping/shutdown.ts";
 import { WarmPool } from "./lifecycle/pool/warm-pool.ts";
 import { Membership } from "./lifecycle/session/membership.ts";
+import { throwIfElsewhere } from "./lifecycle/session/refusals.ts";
 import { Destroyer } from "./lifecycle/stop/destroyer.ts";
 import { Retirement, spotOf } from "./lifecycle/stop/retirement.ts";
 import { EventBus } from "./observe/event-bus.ts";
@@ -233,6 +234,14 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async audit({ signal } = {}) {
       open("audit");
       return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
+    },
+    async locate(key) {
+      open("locate");
+      if (!store.isShared) return "here";
+      const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
+      if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
+      throwIfElsewhere((await store.locate({ user, thread, instance })).elsewhere, thread, lifetimeMs);
+      return "unsettled";
     },
     async peers() {
       open("list");

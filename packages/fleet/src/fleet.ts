@@ -58,6 +58,11 @@ export interface Fleet extends AsyncDisposable {
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
+  /**
+   * Where a thread lives: `here`, or nowhere yet as far as the store knows. Rejects with `thread_elsewhere` or
+   * `engine_unreachable` for one on an engine that this instance does not reach. In a store of one host, always `here`.
+   */
+  locate(key: ThreadKeyInput): Promise<"here" | "unsettled">;
   /** The other instances that are alive in the store. */
   peers(): Promise<readonly FleetPeer[]>;
   /** Leases handed to remote callers, which any instance can renew or release. */

@@ -37,6 +37,7 @@ import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
+import { placedWorkspaces } from "./placed-workspaces.ts";
 import { createServer } from "./server.ts";
 import { Streams } from "./streams/streams.ts";
 import { ThreadUse } from "./thread-use.ts";
@@ -202,9 +203,14 @@ async function certificatesOf(settings: GatewaySettings) {
   };
 }
 
-function hostWorkspacesOf({ hostWorkspaces, blueprints }: GatewayOptions, threads: ThreadUse): HostWorkspaces | null {
-  if (hostWorkspaces === undefined || blueprints === undefined) return hostWorkspaces ?? null;
-  return budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
+function hostWorkspacesOf(options: GatewayOptions, threads: ThreadUse): HostWorkspaces | null {
+  const { hostWorkspaces, blueprints, entries, fleet } = options;
+  if (hostWorkspaces === undefined) return null;
+  const budgeted =
+    blueprints === undefined
+      ? hostWorkspaces
+      : budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
+  return (entries ?? null) === null ? budgeted : placedWorkspaces(budgeted, fleet, threads);
 }
 
 /** Closes connections after their response; the server itself would keep them for the next request. */
