@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assembleFleet } from "../../../src/assemble-fleet.ts";
 import type { Backend } from "../../../src/backend/backend.ts";
+import type { HostWorkspaces } from "../../../src/backend/host-workspaces.ts";
 import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
@@ -58,10 +59,12 @@ export interface TwoGatewaysOptions {
   readonly advertised?: boolean;
   /** Extends the backend of each host. */
   readonly enrich?: (backend: Backend, host: string) => Backend;
+  /** Workspaces on each host's disk. */
+  readonly hostWorkspaces?: (host: string) => HostWorkspaces;
 }
 
 export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
-  const { settings, fleet, engines = 1, advertised = true, enrich } = options;
+  const { settings, fleet, engines = 1, advertised = true, enrich, hostWorkspaces } = options;
   const tables = newMemoryTables(systemWorld(), engines === 2);
   const entries = new MemoryEntries();
   const common = new MemoryEngine({ world: systemWorld() });
@@ -78,7 +81,9 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const plain = createMemoryBackend({ fleetId: "shared", engine, world });
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
-    const gateway = await startGateway({ fleet: opened, home, world, entries, settings: { port, ...settings } });
+    const onDisk = hostWorkspaces === undefined ? {} : { hostWorkspaces: hostWorkspaces(name) };
+    const parts = { fleet: opened, home, world, entries, ...onDisk };
+    const gateway = await startGateway({ ...parts, settings: { port, ...settings } });
     const recovered = async () => {
       for (let turn = 0; (await store.meta(backend.engineId)).recovering; turn += 1) {
         if (turn > 500) throw new Error("the store is still recovering after ten seconds");
