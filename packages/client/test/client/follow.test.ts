@@ -73,7 +73,9 @@ describe("a thread that lives at another gateway", () => {
     expect(first.asked).toEqual(["POST /v1/threads/t1/exec"]);
     expect(there.asked).toEqual(["POST /v1/threads/t1/exec", "POST /v1/threads/t1/exec"]);
     expect(there.probes).toEqual(["GET /healthz"]);
-    expect(transport.address("/v1/threads/t1/terminal", { rows: 2 })).toBe(`${there.url}/v1/threads/t1/terminal?rows=2`);
+    expect(transport.address("/v1/threads/t1/terminal", { rows: 2 })).toBe(
+      `${there.url}/v1/threads/t1/terminal?rows=2`,
+    );
     expect(transport.address("/v1/threads/t2/terminal")).toBe(`${first.url}/v1/threads/t2/terminal`);
   });
 

@@ -114,9 +114,7 @@ async function withStoredKeys<T>(
   const entry = storeEntry(REGISTRY, settings);
   const store = entry.isShared === true ? await entry.open(settings, world) : null;
   try {
-    return await onThisMachine("home", home, async () =>
-      use(await ApiKeys.open(home, world, store?.entries ?? null)),
-    );
+    return await onThisMachine("home", home, async () => use(await ApiKeys.open(home, world, store?.entries ?? null)));
   } finally {
     await store?.close();
   }

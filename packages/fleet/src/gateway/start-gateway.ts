@@ -33,11 +33,11 @@ import { ensureOperatorKey } from "./keys/operator-key.ts";
 import { writeOwnAddress } from "./keys/own-gateways.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { Metrics } from "./metrics.ts";
+import { placedWorkspaces } from "./placed-workspaces.ts";
 import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
-import { placedWorkspaces } from "./placed-workspaces.ts";
 import { createServer } from "./server.ts";
 import { Streams } from "./streams/streams.ts";
 import { ThreadUse } from "./thread-use.ts";
@@ -96,7 +96,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const { made } = await ensureOperatorKey(keys, home, world);
   const inFiles = await keys.importableCount();
   if (inFiles > 0)
-    logger.warn({ count: inFiles }, "this home has keys in files, which the shared store does not: sandlot keys import");
+    logger.warn(
+      { count: inFiles },
+      "this home has keys in files, which the shared store does not: sandlot keys import",
+    );
   const audit = await AuditLog.open(home, world, (error) =>
     logger.error({ err: error }, "the audit log cannot be written"),
   );

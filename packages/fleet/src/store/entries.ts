@@ -46,7 +46,10 @@ const NAME_PATTERN = /^[a-z][a-z0-9-]{0,31}\/[A-Za-z0-9_.-]{1,160}$/;
 /** Refuses a name or a body that no store has to keep. */
 export function checkEntry(name: string, body: string): void {
   if (!NAME_PATTERN.test(name))
-    throw new SandlotError("invalid_request", { field: "entry", problem: `${name.slice(0, 200)} is no name of an entry` });
+    throw new SandlotError("invalid_request", {
+      field: "entry",
+      problem: `${name.slice(0, 200)} is no name of an entry`,
+    });
   if (Buffer.byteLength(body) > ENTRY_MAX_BYTES)
     throw new SandlotError("payload_too_large", { what: `The entry ${name}`, maxBytes: ENTRY_MAX_BYTES });
 }

@@ -90,8 +90,14 @@ describe("rate limits of gateways that share a store", () => {
     const { entries, ask, time } = gateways(2);
     let used = 0;
     const [list, put] = [entries.list.bind(entries), entries.put.bind(entries)];
-    entries.list = (prefix) => ((used += 1), list(prefix));
-    entries.put = (...args) => ((used += 1), put(...args));
+    entries.list = (prefix) => {
+      used += 1;
+      return list(prefix);
+    };
+    entries.put = (...args) => {
+      used += 1;
+      return put(...args);
+    };
     for (let turn = 0; turn < 10; turn += 1) await ask(1, 0);
     expect(used).toBe(0);
     await ask(2, RATE);

@@ -1,8 +1,8 @@
 /** Event streams of two gateways that share a store. */
 
 import { afterEach, describe, expect, it } from "vitest";
-import type { Caller } from "./support/stage.ts";
 import { type SseEvent, sseEvents } from "./support/sse.ts";
+import type { Caller } from "./support/stage.ts";
 import { openTwoGateways, type TwoGateways } from "./support/two-gateways.ts";
 
 let two: TwoGateways | null = null;

@@ -51,9 +51,12 @@ function servingAio(backend: Backend): Backend {
       if (name !== "attach") return typeof value === "function" ? value.bind(target) : value;
       return async (to: Target, signal: AbortSignal) => {
         const attachment = await target.attach(to, signal);
-        const connect: typeof attachment.connect = (to, options) =>
-          attachment.connect(to === AIO_TUNNEL_PORT ? port : to, options);
-        return { ...attachment, connect };
+        const { connect } = attachment;
+        if (connect === undefined) throw new Error("the backend has no previews");
+        return {
+          ...attachment,
+          connect: (asked: number, until: AbortSignal) => connect(asked === AIO_TUNNEL_PORT ? port : asked, until),
+        };
       };
     },
   });

@@ -49,7 +49,10 @@ describe("API keys in a shared store", () => {
     root = await mkdtemp(join(tmpdir(), "sandlot-shared-keys-"));
   });
   afterAll(() => rm(root, { recursive: true, force: true }));
-  const newHome = () => join(root, `home-${(made += 1)}`);
+  const newHome = () => {
+    made += 1;
+    return join(root, `home-${made}`);
+  };
 
   /** Two gateways' keys over one store, in virtual time. */
   async function two() {

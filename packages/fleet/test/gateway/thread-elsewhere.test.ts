@@ -1,7 +1,7 @@
 /** Two gateways that share a store, each with an engine that the other does not reach. */
 
-import { createServer, type Server } from "node:net";
 import type { AddressInfo } from "node:net";
+import { createServer, type Server } from "node:net";
 import { SandlotClient } from "@sandlot/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import type { HostWorkspaces, WorkspaceFiles } from "../../src/backend/host-workspaces.ts";

@@ -6,9 +6,9 @@
  * - What it sends is bounded: an event that is too large, or is none, is a gap.
  */
 
+import { tryJson } from "../../world/try-json.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { tryJson } from "../../world/try-json.ts";
 import type { ForwardedEvent } from "./event-log.ts";
 
 const OPENING_MS = 5_000;

@@ -78,7 +78,7 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: LIFETIME_MS };
     const resolved = resolveSettings({ home, ...config, ...timing, ...fleet }, {});
     const store = new MemoryStore(tables, entries);
-    const plain = createMemoryBackend({ fleetId: "shared", engine, world });
+    const plain = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
     const onDisk = hostWorkspaces === undefined ? {} : { hostWorkspaces: hostWorkspaces(name) };
