@@ -53,7 +53,7 @@ export const sandboxSummarySchema = z
     generation: z.int(),
     blueprint: z.string(),
     backend: z.string(),
-    engine: z.string().exactOptional().describe("The engine that has it; empty where an earlier version made it."),
+    engine: z.string().optional().describe("the engine that has it, if it is known"),
     holders: z.array(z.string()).describe("instances that hold it, and remote leases"),
     createdAt: z.number(),
     parkedAt: z.number().nullable(),

@@ -99,6 +99,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
     },
   });
+  const isOurs = (record: SandboxRecord) => membership.isOurs(record);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
   const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
@@ -116,6 +117,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
+    isOurs,
     // After a pause of this process the choice may be outdated.
     evict: async (record) =>
       membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
@@ -233,14 +235,17 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async audit({ signal } = {}) {
       open("audit");
-      return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
+      return auditFleet(
+        { ...base, isOurs },
+        AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]),
+      );
     },
     async locate(key) {
       open("locate");
       if (!store.isShared) return "here";
       const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
       if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
-      throwIfElsewhere((await store.locate({ user, thread, instance })).elsewhere, thread, lifetimeMs);
+      throwIfElsewhere((await store.locate({ user, thread, engines: [backend.engineId] })).elsewhere, thread, lifetimeMs);
       return "unsettled";
     },
     async peers() {
@@ -258,7 +263,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async explain(asked, options) {
       open("explain");
-      return explain({ ...base, instance }, asked, options);
+      return explain({ ...base, instance, isOurs }, asked, options);
     },
     close,
     [Symbol.asyncDispose]: () => close(),

@@ -65,7 +65,7 @@ export interface TwoGatewaysOptions {
 
 export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
   const { settings, fleet, engines = 1, advertised = true, enrich, hostWorkspaces } = options;
-  const tables = newMemoryTables(systemWorld(), engines === 2);
+  const tables = newMemoryTables(systemWorld(), true);
   const entries = new MemoryEntries();
   const common = new MemoryEngine({ world: systemWorld() });
   const open = async (name: string): Promise<Host> => {
