@@ -245,7 +245,11 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       if (!store.isShared) return "here";
       const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
       if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
-      throwIfElsewhere((await store.locate({ user, thread, engines: [backend.engineId] })).elsewhere, thread, lifetimeMs);
+      throwIfElsewhere(
+        (await store.locate({ user, thread, engines: [backend.engineId] })).elsewhere,
+        thread,
+        lifetimeMs,
+      );
       return "unsettled";
     },
     async peers() {

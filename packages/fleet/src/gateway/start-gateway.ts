@@ -104,13 +104,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     logger.error({ err: error }, "the audit log cannot be written"),
   );
   const streams = new Streams(settings);
-  const rates = new RateLimits(world, settings);
-  const onProblem = (error: unknown) =>
-    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
-  const exchange =
-    entries === null
-      ? null
-      : new RateExchange({ world, entries, instance: fleet.instanceId, buckets: rates.shared, onProblem });
   const threads = new ThreadUse(fleet, world, options.keepLeasesMs);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world, entries);
@@ -137,9 +130,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
+  const rates = new RateLimits(world, settings);
   const callers = { keys, rates, isPeer };
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
+  const onProblem = (error: unknown) =>
+    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
+  const exchange =
+    entries === null
+      ? null
+      : new RateExchange({ world, entries, instance: fleet.instanceId, buckets: rates.shared, onProblem });
   const unused = unusedConnections(app.server);
   let forget = async () => {};
   const giveUp = async () => {

@@ -1,5 +1,6 @@
 /** Event streams of two gateways that share a store. */
 
+import { SandlotClient } from "@sandlot/client";
 import { afterEach, describe, expect, it } from "vitest";
 import { type SseEvent, sseEvents } from "./support/sse.ts";
 import type { Caller } from "./support/stage.ts";
@@ -123,6 +124,29 @@ describe("events of two gateways", () => {
     await seen.until("event of A", isAcquired("at-a"));
     expect(seen.events[0]).toMatchObject({ event: "partial", data: { instances: [b.fleet.instanceId] } });
     await seen.close();
+  });
+
+  it("the client tells its caller of instances whose events do not come", async () => {
+    two = await openTwoGateways({ advertised: false });
+    const { a, b } = two;
+    const client = new SandlotClient({ url: a.gateway.url, apiKey: a.operator.key });
+    const stop = new AbortController();
+    const partial: (readonly string[])[] = [];
+    const events = client.events({ signal: stop.signal, onPartial: (instances) => partial.push(instances) });
+    const first = events.next();
+    for (let turn = 0; partial.length === 0 && turn < 200; turn += 1)
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(partial).toEqual([[b.fleet.instanceId]]);
+    await exec(a.operator, "at-a");
+    expect((await first).value).toMatchObject({ instance: a.fleet.instanceId });
+    stop.abort();
+    await events.return(undefined).catch(() => undefined);
+    // Without a listener it is a gap: a reader that knows no notice must not believe that it has everything.
+    const again = new AbortController();
+    const plain = client.events({ signal: again.signal });
+    expect((await plain.next()).value).toBe(null);
+    again.abort();
+    await plain.return(undefined).catch(() => undefined);
   });
 
   it("a gateway that dies is named, and is no longer named when its session is over", async () => {

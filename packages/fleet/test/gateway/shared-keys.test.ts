@@ -25,6 +25,7 @@ class CutEntries implements SharedEntries {
     return this.#entries.get(name);
   }
   async list(prefix: string) {
+    this.reads += 1;
     this.#check();
     return this.#entries.list(prefix);
   }
@@ -100,6 +101,27 @@ describe("API keys in a shared store", () => {
       expect(b.verify(key), `turn ${turn}`).not.toBeInstanceOf(Promise);
     }
     expect(entries[1].reads).toBeLessThanOrEqual(21);
+  });
+
+  it("many keys in use are read together, and a revoked one among them stops working", async () => {
+    const { a, b, entries, time } = await two();
+    const keys = [];
+    for (let turn = 0; turn < 100; turn += 1) keys.push(await a.create({ scope: "platform" }));
+    for (const { key } of keys) expect(await b.verify(key)).not.toBe(null);
+    const before = entries[1].reads;
+    for (let turn = 0; turn < 10; turn += 1) {
+      await time.advance(600);
+      for (const { key } of keys) expect(b.verify(key), `turn ${turn}`).not.toBeInstanceOf(Promise);
+    }
+    await time.settle();
+    expect(entries[1].reads - before).toBeLessThanOrEqual(10 * 8);
+    const [revoked] = keys;
+    await a.revoke(revoked?.id ?? "");
+    await time.advance(600);
+    for (const { key } of keys) await b.verify(key);
+    await time.advance(400);
+    expect(await b.verify(revoked?.key ?? "")).toBe(null);
+    expect(await b.verify(keys[1]?.key ?? "")).not.toBe(null);
   });
 
   it("a store that does not answer for fifteen seconds stops no known key, and then every key", async () => {

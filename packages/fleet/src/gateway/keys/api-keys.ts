@@ -37,6 +37,8 @@ const ID_PATTERN = /^[0-9a-f]{12}$/;
 const RECHECK_MS = 1_000;
 /** A key in use is read again after this long, in the background: no request waits for a store on the network. */
 const REFRESH_MS = 500;
+/** More keys than this are read with one list. */
+const FEW_KEYS = 8;
 /** How long a request waits for the store when the key was checked not long ago. */
 const PATIENCE_MS = 250;
 /** Longer than a failover of a store. A gateway that is cut off from its store for longer refuses all keys. */
@@ -75,6 +77,8 @@ export class ApiKeys {
   readonly #world: World;
   readonly #known = new Map<string, KnownKey>();
   readonly #lookUps = new Map<string, Promise<KnownKey | null>>();
+  readonly #toRefresh = new Set<string>();
+  #refreshing: Promise<void> | null = null;
 
   private constructor({ texts, home, world }: KeyParts) {
     this.#texts = texts;
@@ -175,9 +179,36 @@ export class ApiKeys {
     const known = this.#known.get(id);
     if (known === undefined) return null;
     const ageMs = this.#world.monotonicMs() - known.checkedAt;
-    // Its failure is the next request's, which waits for its own answer.
-    if (this.#home !== null && ageMs >= REFRESH_MS) void this.#lookUp(id).catch(() => undefined);
+    if (this.#home !== null && ageMs >= REFRESH_MS) {
+      this.#toRefresh.add(id);
+      this.#refreshing ??= this.#refresh().finally(() => {
+        this.#refreshing = null;
+      });
+    }
     return ageMs < RECHECK_MS ? known : null;
+  }
+
+  /** Reads keys in use again. Those that come meanwhile are read together: the cost does not grow with their number. */
+  async #refresh(): Promise<void> {
+    while (this.#toRefresh.size > 0) {
+      const now = this.#world.monotonicMs();
+      const isDue = (id: string) => now - (this.#known.get(id)?.checkedAt ?? now) >= REFRESH_MS;
+      const ids = [...this.#toRefresh].filter(isDue);
+      this.#toRefresh.clear();
+      // A failure is the next request's, which waits for its own answer.
+      if (ids.length <= FEW_KEYS) await Promise.all(ids.map((id) => this.#lookUp(id).catch(() => undefined)));
+      else await this.#lookUpAll(ids).catch(() => undefined);
+    }
+  }
+
+  async #lookUpAll(ids: readonly string[]): Promise<void> {
+    const checkedAt = this.#world.monotonicMs();
+    const texts = await this.#texts.all();
+    for (const id of ids) {
+      const text = texts.get(id);
+      if (text !== undefined) this.#learn(id, parsed(this.#texts, id, text), checkedAt);
+      else if (id !== this.#home?.operatorId) this.#known.delete(id);
+    }
   }
 
   /** The store's answer; or, where that takes too long, what is known of a key that was checked not long ago. */
@@ -214,11 +245,13 @@ export class ApiKeys {
       if (known === undefined || this.#isTooOld(known) || !isSandlotError(error, "store_unavailable")) throw error;
       return known;
     }
+    if (key !== null) return this.#learn(id, key, checkedAt);
+    this.#known.delete(id);
+    return null;
+  }
+
+  #learn(id: string, key: StoredKey, checkedAt: number): KnownKey {
     if (this.#known.size >= REMEMBERED_MAX) this.#known.clear();
-    if (key === null) {
-      this.#known.delete(id);
-      return null;
-    }
     const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt };
     this.#known.set(id, known);
     return known;
