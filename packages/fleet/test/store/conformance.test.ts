@@ -7,4 +7,5 @@ import { openMemory, openSqlite } from "./stores.ts";
 const tools = { describe, it, expect };
 
 describeStore({ name: "memory", tools, open: () => openMemory() });
+describeStore({ name: "memory, shared", tools, open: () => openMemory(undefined, true) });
 describeStore({ name: "sqlite", tools, open: () => openSqlite() });
