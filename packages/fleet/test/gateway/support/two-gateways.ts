@@ -8,6 +8,7 @@ import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { assembleFleet } from "../../../src/assemble-fleet.ts";
+import type { Epoch } from "@sandlot/contract";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { HostWorkspaces } from "../../../src/backend/host-workspaces.ts";
 import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
@@ -15,11 +16,12 @@ import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
 import type { GatewayConfig } from "../../../src/config/gateway-settings.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
-import type { Fleet } from "../../../src/fleet.ts";
+import type { Fleet, SharedEntries } from "../../../src/fleet.ts";
 import { readOperatorKey } from "../../../src/gateway/keys/operator-key.ts";
 import { type Gateway, startGateway } from "../../../src/gateway/start-gateway.ts";
-import { MemoryEntries } from "../../../src/store/memory/memory-entries.ts";
-import { MemoryStore, newMemoryTables } from "../../../src/store/memory/memory-store.ts";
+import { MemoryRowServer } from "../../../src/store/rows/memory-row-server.ts";
+import { MemoryRows } from "../../../src/store/rows/memory-rows.ts";
+import { RowStore } from "../../../src/store/rows/row-store.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import type { Timer, World } from "../../../src/world/world.ts";
 import { Caller } from "./stage.ts";
@@ -44,7 +46,7 @@ export interface Host {
 export interface TwoGateways {
   readonly a: Host;
   readonly b: Host;
-  readonly entries: MemoryEntries;
+  readonly entries: SharedEntries;
   /** A key made at gateway A. */
   user(name: string): Promise<string>;
   done(): Promise<void>;
@@ -65,8 +67,11 @@ export interface TwoGatewaysOptions {
 
 export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
   const { settings, fleet, engines = 1, advertised = true, enrich, hostWorkspaces } = options;
-  const tables = newMemoryTables(systemWorld(), true);
-  const entries = new MemoryEntries();
+  const rows = new MemoryRows(
+    () => systemWorld().wallMs(),
+    () => systemWorld().randomHex(16) as Epoch,
+  );
+  const entries = new RowStore({ server: new MemoryRowServer(rows), world: systemWorld() }).entries;
   const common = new MemoryEngine({ world: systemWorld() });
   const open = async (name: string): Promise<Host> => {
     const engine = engines === 1 ? common : new MemoryEngine({ world: systemWorld() });
@@ -77,12 +82,12 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const config: FleetConfig = { fleetId: "shared", backend: "memory", store: { type: "memory" } };
     const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: LIFETIME_MS };
     const resolved = resolveSettings({ home, ...config, ...timing, ...fleet }, {});
-    const store = new MemoryStore(tables, entries);
+    const store = new RowStore({ server: new MemoryRowServer(rows), world, timeoutMs: LIFETIME_MS / 3 });
     const plain = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
     const onDisk = hostWorkspaces === undefined ? {} : { hostWorkspaces: hostWorkspaces(name) };
-    const parts = { fleet: opened, home, world, entries, ...onDisk };
+    const parts = { fleet: opened, home, world, entries: store.entries, ...onDisk };
     const gateway = await startGateway({ ...parts, settings: { port, ...settings } });
     const recovered = async () => {
       for (let turn = 0; (await store.meta(backend.engineId)).recovering; turn += 1) {
