@@ -29,7 +29,7 @@ export class RowEntries implements SharedEntries {
     return this.#run("putEntry", "write", (view): PutAnswer => {
       const present = view.entry(name);
       if ((present?.seq ?? null) !== expected) return { kind: "changed" };
-      if (present === null && view.entryCount() >= ENTRIES_MAX) return { kind: "full", max: ENTRIES_MAX };
+      if (present === null && view.entries("").length >= ENTRIES_MAX) return { kind: "full", max: ENTRIES_MAX };
       const answer = { kind: "put" as const, seq: 0 };
       view.putEntry(name, body);
       view.onCommitted = (seq) => {

@@ -246,7 +246,6 @@ export class RowView implements Tables {
     return body === null ? null : { name, body, seq: this.#options.mirror.seqOf(entryKey(name)) ?? 0 };
   }
 
-  /** `null` deletes. */
   putEntry(name: string, body: string | null): void {
     this.#put(entryKey(name), body);
   }
@@ -254,11 +253,6 @@ export class RowView implements Tables {
   entries(prefix: string): readonly SharedEntry[] {
     this.#needMirror("entry");
     return this.#options.mirror.entries().filter(({ name }) => name.startsWith(prefix));
-  }
-
-  /** A hint. */
-  entryCount(): number {
-    return this.#options.mirror.entries().length;
   }
 
   tombstone(sandboxId: SandboxId): Tombstone | null {
