@@ -13,8 +13,8 @@
  */
 
 import type { Epoch, SandboxId } from "@sandlot/contract";
-import { MemoryTables } from "../memory/memory-tables.ts";
 import type { SharedEntry } from "../entries.ts";
+import { MemoryTables } from "../memory/memory-tables.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
 import { type BeatBody, parseBody, type SessionBody } from "./row-body.ts";
 import { beatKey, idOf, tableOf } from "./row-key.ts";

@@ -19,11 +19,11 @@
 import type { Epoch, InstanceId } from "@sandlot/contract";
 import { abortable, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { SharedEntries } from "../entries.ts";
 import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
-import type { SharedEntries } from "../entries.ts";
 import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
@@ -47,7 +47,9 @@ const EAGER_TRIES = 3;
 const PAST_EPOCHS_MAX = 16;
 
 /** Steps after which the caller acts outside the store. */
-const DURABLE = new Set("putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "));
+const DURABLE = new Set(
+  "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "),
+);
 
 interface StepPlan {
   readonly access: "read" | "write";
