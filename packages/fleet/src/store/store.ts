@@ -49,6 +49,7 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
+import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
   Arrival,
@@ -62,6 +63,8 @@ import type {
 
 export interface Store {
   readonly kind: string;
+  /** Texts that all gateways of this store share; `null` where the store is one host's. */
+  readonly entries: SharedEntries | null;
   /** Whether hosts with different engines can use it. */
   readonly isShared: boolean;
 

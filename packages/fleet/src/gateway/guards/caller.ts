@@ -117,10 +117,19 @@ interface Asked {
   readonly reply: FastifyReply;
 }
 
+/** Another gateway reads for its own callers, and shows each of them what that one may see. */
+const PEER: Caller = { keyId: "peer", scope: "operator", user: null, blueprints: null };
+
+export interface AuthenticationParts {
+  readonly keys: ApiKeys;
+  readonly rates: RateLimits;
+  /** Whether a text proves that another gateway of the store asks. */
+  readonly isPeer: (text: string) => boolean;
+}
+
 /** Throws, or rejects with, the refusal. Synchronous when the key is cached. */
 export function authenticate(
-  keys: ApiKeys,
-  rates: RateLimits,
+  { keys, rates, isPeer }: AuthenticationParts,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> | null {
@@ -130,6 +139,10 @@ export function authenticate(
   const asked: Asked = { access, rates, request, reply };
   const text = keyText(access, request);
   if (text === null) refuse(asked, "no key was sent");
+  if (request.route.config.peers === true && isPeer(text)) {
+    request.caller = PEER;
+    return null;
+  }
   const key = keys.verify(text);
   if (key instanceof Promise) return key.then((found) => admit(asked, found));
   admit(asked, key);
