@@ -86,7 +86,11 @@ export class PostgresServer implements AsyncDisposable {
       this.run("pg_basebackup", "-D", this.data, "-h", directory, "-p", `${port}`, "-U", "admin", "-R", "-c", "fast");
     }
     if (hba !== undefined) this.write("pg_hba.conf", ["local all admin trust", ...hba].join("\n"));
-    const own = { port: `${this.port}`, unix_socket_directories: `'${this.directory}'`, listen_addresses: "'127.0.0.1'" };
+    const own = {
+      port: `${this.port}`,
+      unix_socket_directories: `'${this.directory}'`,
+      listen_addresses: "'127.0.0.1'",
+    };
     this.configure({ ...own, shared_buffers: "32MB", max_connections: "60", ...settings });
   }
 
@@ -176,7 +180,18 @@ export class PostgresServer implements AsyncDisposable {
   }
 
   run(name: string, ...args: readonly string[]): string {
-    return execFileSync(program(name), [...args], { ...account(), cwd: this.directory, encoding: "utf8", stdio: "pipe" });
+    return execFileSync(program(name), [...args], {
+      ...account(),
+      cwd: this.directory,
+      encoding: "utf8",
+      stdio: "pipe",
+    });
+  }
+
+  /** Runs the text of a dump. */
+  restore(dump: string, database: string): void {
+    const args = ["-h", this.directory, "-p", `${this.port}`, "-U", "admin", "-q", "-v", "ON_ERROR_STOP=1", database];
+    execFileSync(program("psql"), args, { ...account(), cwd: this.directory, input: dump, stdio: "pipe" });
   }
 
   async dispose(): Promise<void> {
