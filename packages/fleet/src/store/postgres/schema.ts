@@ -26,13 +26,12 @@ CREATE TABLE "${schema}".meta (
   cluster text NOT NULL, incarnation text NOT NULL, purged_xid xid8 NOT NULL
 );
 -- Room in each page for the next version of its rows.
-CREATE TABLE "${schema}".rows (
-  key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, xid xid8 NOT NULL, at bigint NOT NULL, body text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
-CREATE INDEX rows_by_xid ON "${schema}".rows (xid, key);
-CREATE INDEX rows_deleted ON "${schema}".rows (at) WHERE body IS NULL;
-CREATE TABLE "${schema}".commits (id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, at bigint NOT NULL)
-  WITH (autovacuum_vacuum_scale_factor = 0.1);
+CREATE TABLE "${schema}".rows (key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, body text)
+  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+CREATE TABLE "${schema}".commits (
+  id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, at bigint NOT NULL, xid xid8 NOT NULL, keys text[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.1);
+CREATE INDEX commits_by_xid ON "${schema}".commits (xid);
 -- Commits are fewer than microseconds, so the present microsecond is ahead of every number ever given.
 CREATE SEQUENCE "${schema}".seq AS bigint;
 SELECT setval('"${schema}".seq', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
