@@ -49,6 +49,8 @@ export interface FleetParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly instanceId?: InstanceId;
+  /** The advertised address of this instance's gateway, which the instances of other engines tell their callers. */
+  readonly address?: string;
 }
 
 /** If the engine does not answer in time, the sandbox counts as current: unknown is not dead. */
@@ -89,13 +91,14 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const closing = new AbortController();
   const base = { settings, world, store, backend, bus, slots, changes, underWay, ending: closing.signal };
   const membership: Membership = new Membership({
-    ...{ ...base, instance, lifetimeMs },
+    ...{ ...base, instance, lifetimeMs, engines: () => [backend.engineId], address: given.address ?? null },
     isCurrent: ({ record }) => {
       const late = () => new Error("no answer");
       const ask = (signal: AbortSignal) => isCurrent(backend, record, signal);
       return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
     },
   });
+  const isOurs = (record: SandboxRecord) => membership.isOurs(record);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
   const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
@@ -113,6 +116,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
+    isOurs,
     // After a pause of this process the choice may be outdated.
     evict: async (record) =>
       membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
@@ -230,7 +234,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async audit({ signal } = {}) {
       open("audit");
-      return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
+      return auditFleet(
+        { ...base, isOurs },
+        AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]),
+      );
     },
     async listThreads({ user } = {}) {
       open("list");
@@ -242,7 +249,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async explain(asked, options) {
       open("explain");
-      return explain({ ...base, instance }, asked, options);
+      return explain({ ...base, instance, isOurs }, asked, options);
     },
     close,
     [Symbol.asyncDispose]: () => close(),

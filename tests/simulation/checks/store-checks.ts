@@ -2,13 +2,14 @@
 
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Session } from "../../../packages/fleet/src/store/store.ts";
-import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
 import type { StoreAudit, StoreStep } from "../store/sim-store.ts";
 import type { TablesAudit } from "../store/watched-tables.ts";
 import { AdmissionChecks } from "./admission-checks.ts";
 import type { Findings } from "./findings.ts";
 import { HoldChecks } from "./hold-checks.ts";
+import { ReachChecks } from "./reach-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
+import { answeredParts, partFor } from "./rejoin-steps.ts";
 import { SessionChecks } from "./session-checks.ts";
 import { StopChecks } from "./stop-checks.ts";
 import type { Truth } from "./truth.ts";
@@ -19,6 +20,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   readonly #stops: StopChecks;
   readonly #holds: HoldChecks;
   readonly #sessions: SessionChecks;
+  readonly #reach: ReachChecks;
   #step: StoreStep | null = null;
 
   constructor(truth: Truth, findings: Findings) {
@@ -27,6 +29,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#holds = new HoldChecks(truth, findings);
     this.#stops = new StopChecks(truth, findings, this.#holds);
     this.#sessions = new SessionChecks(truth, findings);
+    this.#reach = new ReachChecks(truth, findings);
   }
 
   asked(step: StoreStep): void {
@@ -45,7 +48,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   answered(step: StoreStep, result: unknown): void {
     this.#sessions.answered(step, result);
-    this.#holds.answered(step, result);
+    for (const part of answeredParts(step, result)) this.#holds.answered(part.step, part.result);
     this.#stops.answered(step, result);
     this.admission.answered(step, result);
   }
@@ -56,16 +59,19 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   }
 
   recordPut(before: SandboxRecord | null, after: SandboxRecord): void {
-    const step = this.#step;
-    if (step === null) return;
+    if (this.#step === null) return;
+    const step = partFor(this.#step, after.sandboxId);
     this.#records.put(before, after, step);
+    this.#reach.put(before, after, step);
     this.#holds.put(before, after, step);
     this.#stops.put(before, after, step);
     this.admission.put(before, after, step);
   }
 
   recordDeleted(before: SandboxRecord): void {
-    if (this.#step !== null) this.#stops.deleted(before, this.#step);
+    if (this.#step === null) return;
+    this.#stops.deleted(before, this.#step);
+    this.#reach.deleted(before, this.#step);
   }
 
   sessionPut(before: Session | null, after: Session): void {
@@ -76,9 +82,9 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     if (this.#step !== null) this.#sessions.deleted(before, this.#step);
   }
 
-  metaPut(before: MetaRow, after: MetaRow): void {
-    this.#sessions.metaPut(before, after, this.#step);
-    if (before.recovering && !after.recovering && this.#step !== null) this.#records.recovered(this.#step.sentAt);
+  recoveryEnded(engine: string): void {
+    this.#sessions.recoveryEnded(engine, this.#step);
+    if (this.#step !== null) this.#records.recovered(engine, this.#step.sentAt);
   }
 
   emptied(): void {

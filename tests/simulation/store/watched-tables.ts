@@ -21,21 +21,26 @@ export interface TablesAudit {
   recordDeleted(before: SandboxRecord): void;
   sessionPut(before: Session | null, after: Session): void;
   sessionDeleted(before: Session): void;
-  metaPut(before: MetaRow, after: MetaRow): void;
+  recoveryEnded(engine: string): void;
   emptied(): void;
 }
+
+/** Only a shared one serves several engines. */
+export type StoreKind = "memory" | "sqlite" | "shared";
 
 export class WatchedTables implements Tables {
   /** The store's machine, whose clock the store uses. */
   readonly host: Host;
   readonly #newEpoch: () => string;
-  readonly #kind: "memory" | "sqlite";
+  readonly #kind: StoreKind;
   readonly #watchers = new Set<() => void>();
   #audit: TablesAudit | null = null;
   #clock: ClockRow;
   #rows: Tables;
+  /** The store behind these rows is emptied too. */
+  onEmpty: (() => void) | null = null;
 
-  constructor(host: Host, newEpoch: () => string, kind: "memory" | "sqlite" = "memory") {
+  constructor(host: Host, newEpoch: () => string, kind: StoreKind = "memory") {
     this.host = host;
     this.#newEpoch = newEpoch;
     this.#kind = kind;
@@ -45,7 +50,7 @@ export class WatchedTables implements Tables {
 
   #begin(): Tables {
     const now = () => this.now();
-    if (this.#kind === "memory") return new MemoryTables(now, () => this.#newEpoch() as Epoch);
+    if (this.#kind !== "sqlite") return new MemoryTables(now, () => this.#newEpoch() as Epoch, this.isShared);
     const db = openDatabase(":memory:");
     migrate(db);
     const meta = db.prepare("INSERT INTO meta (one, epoch, recovering, generation) VALUES (1, ?, 1, ?)");
@@ -59,14 +64,33 @@ export class WatchedTables implements Tables {
 
   /** A new, empty store takes its place; it does not even know the former store's time. */
   empty(): void {
+    this.onEmpty?.();
     this.#clock = clockOfBoot(this.host, null, 0);
-    this.#rows = this.#begin();
+    // A shared store keeps the homes of threads.
+    if (this.#rows instanceof MemoryTables) this.#rows.empty();
+    else this.#rows = this.#begin();
     this.#audit?.emptied();
+  }
+
+  /** A new epoch of the same store begins: it has the same clock, and no records. */
+  beginEpoch(): void {
+    if (this.#rows instanceof MemoryTables) this.#rows.empty();
+    this.#audit?.emptied();
+  }
+
+  /** The rows are others, as after a failover to a replica that lacks the last ones. No check hears of it. */
+  replace(fill: (rows: Tables) => void): void {
+    this.#rows = this.#begin();
+    fill(this.#rows);
   }
 
   watch(hint: () => void): () => void {
     this.#watchers.add(hint);
     return () => this.#watchers.delete(hint);
+  }
+
+  get isShared(): boolean {
+    return this.#kind === "shared";
   }
 
   hint(): void {
@@ -82,7 +106,6 @@ export class WatchedTables implements Tables {
   }
 
   putMeta(meta: MetaRow): void {
-    this.#audit?.metaPut(this.meta(), meta);
     this.#rows.putMeta(meta);
   }
 
@@ -92,6 +115,15 @@ export class WatchedTables implements Tables {
 
   putGeneration(generation: number): void {
     this.#rows.putGeneration(generation);
+  }
+
+  isRecovering(engine: string): boolean {
+    return this.#rows.isRecovering(engine);
+  }
+
+  endRecovery(engine: string): void {
+    this.#audit?.recoveryEnded(engine);
+    this.#rows.endRecovery(engine);
   }
 
   hasSession(instance: InstanceId): boolean {
@@ -137,8 +169,8 @@ export class WatchedTables implements Tables {
     return this.#rows.recordWithLease(leaseId);
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    return this.#rows.blankIds(blueprintHash);
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    return this.#rows.blankIds(blueprintHash, engine);
   }
 
   countAll(): number {
@@ -151,6 +183,22 @@ export class WatchedTables implements Tables {
 
   countOf(user: UserId): number {
     return this.#rows.countOf(user);
+  }
+
+  countOn(engine: string): number {
+    return this.#rows.countOn(engine);
+  }
+
+  homeOf(user: UserId, thread: ThreadId): string | null {
+    return this.#rows.homeOf(user, thread);
+  }
+
+  putHome(user: UserId, thread: ThreadId, engine: string): void {
+    this.#rows.putHome(user, thread, engine);
+  }
+
+  dropHome(user: UserId, thread: ThreadId): void {
+    this.#rows.dropHome(user, thread);
   }
 
   putRecord(record: SandboxRecord): void {

@@ -37,6 +37,7 @@ export function drawSettings(random: Random, more: Random = random): Settings {
       mode: random.chance(0.7) ? "hard" : "soft",
       max: random.between(2, 8),
       maxPerUser: random.pick([0, 0, 1, 2, 3]),
+      maxPerEngine: 0,
       users: drawUsers(more),
       queueMax: random.between(0, 4),
       onFull: random.chance(0.5) ? "wait" : "reject",
@@ -52,6 +53,12 @@ export function drawSettings(random: Random, more: Random = random): Settings {
     leakDetection: { afterMs: random.pick([0, 20_000]), captureStacks: false },
     activity: { cpuShareMin: 0.05, previewQuietMs: 10_000 },
   };
+}
+
+/** The fleet has room for several engines, and sometimes each of them has a limit of its own. */
+export function forEngines(settings: Settings, random: Random): Settings {
+  const limits = { ...settings.limits, max: random.between(5, 12), maxPerEngine: random.pick([0, 0, 3, 4, 5]) };
+  return { ...settings, limits };
 }
 
 /** Individual limits for some users, in some runs; 0: none. */

@@ -85,7 +85,8 @@ export class Reconciler {
       unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
     );
-    await this.#stopTheDead(plan.missing);
+    // Only its own engine knows whether a sandbox is dead.
+    await this.#stopTheDead(plan.missing.filter((record) => membership.isOurs(record)));
   }
 
   /** One sandbox that cannot be asked must not block the others. */
@@ -185,7 +186,7 @@ export class Reconciler {
     if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
     const adopted = await store.adopt({
       ...marker,
-      backend: backend.name,
+      ...{ backend: backend.name, engine: backend.engineId },
       ref,
       place,
       limits: limits(marker.user),
@@ -206,7 +207,8 @@ export class Reconciler {
     const { ref, place, labels } = object;
     const { sandboxId, blueprintHash } = labels;
     const record = await store.claimForRemoval({
-      ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
+      ...{ sandboxId, blueprintHash, ref, place, epoch, actor: membership.instance },
+      ...{ backend: backend.name, engine: backend.engineId },
       key: marker === null ? null : { user: marker.user, thread: marker.thread },
       ...(superseded === undefined ? {} : { superseded: { user: superseded.user, thread: superseded.thread } }),
       generation: marker?.generation ?? labels.generation,

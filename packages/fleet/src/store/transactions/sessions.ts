@@ -8,10 +8,12 @@
 import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
 import type { BeatAnswer, BeatRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
+import { isRecovering } from "./engines.ts";
 import { dropHold, raiseGeneration } from "./rows.ts";
 
 export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
-  const { epoch, recovering } = tables.meta();
+  const { epoch } = tables.meta();
+  const recovering = isRecovering(tables, request.engines);
   if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };
@@ -19,8 +21,8 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   const now = tables.now();
   if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };
 
-  const { instance, identity, beat: count } = request;
-  tables.putSession({ instance, identity, beat: count, lastBeatAt: now });
+  const { instance, identity, engines, address, beat: count } = request;
+  tables.putSession({ instance, identity, engines, address, beat: count, lastBeatAt: now });
   raiseGeneration(tables, request.generationFloor);
   healReleases(tables, request);
   return { kind: "ok", epoch, recovering, now, lost: findLost(tables, request) };
@@ -70,7 +72,7 @@ export function leave(tables: Tables, instance: InstanceId): void {
 }
 
 /** The session and its holds go together, so that a holder always has a session. */
-function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
+export function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
   for (const record of tables.recordsHeldBy(instance)) {
     // Parked since = the later of the record's time and the last sign of life of its holder.
     dropHold(tables, record, instance, Math.max(record.parkedAt ?? 0, lastHeard));
