@@ -11,6 +11,7 @@ export type OptionalPeer =
   | "@redis/client"
   | "dockerode"
   | "officeparser"
+  | "pg"
   | "read-excel-file";
 
 /** `load` imports the package. Rejects with `dependency_missing` when that fails. */
