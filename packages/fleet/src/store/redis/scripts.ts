@@ -159,7 +159,7 @@ for family = 0, 1 do
 end
 if differing then return differing end
 
-local seq = text(last)
+local seq
 -- A commit that only checks is not remembered: its retry checks again.
 if ARGV[10] + ARGV[11] + ARGV[13] + ARGV[14] > 0 then
   seq = text(math.max(last + 1, micros))
@@ -197,7 +197,7 @@ if ARGV[10] + ARGV[11] + ARGV[13] + ARGV[14] > 0 then
   if micros - (known[4] or 0) > ${PURGE_EVERY_MS * 1000} then purge(${PURGED_MAX}) end
 end
 for index = topics_at, reads_at - 1 do redis.call('PUBLISH', ARGV[6], ARGV[index]) end
-return { 'committed', now, seq }
+return { 'committed', now, seq or text(last) }
 `,
 );
 
