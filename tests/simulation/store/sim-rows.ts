@@ -3,14 +3,18 @@
  *
  * Every commit is applied to the watched tables at the moment of its effect, with the step that it belongs to.
  *
- * A database that may rewind loses its last commits now and then. The promise then has an exception. It begins with the
- * failover, if a living instance knows of a lost commit (`knowers`: the answer reached it). It ends when a new epoch
- * begins, or when no such instance lives any more. While it lasts (`isExcepted`), and until the damage of that time is
- * repaired, which is when the next recovery is over, violations are counted apart and are no failures.
- * What holds nevertheless, without an exception: no commit of an instance that knows more succeeds in the old epoch.
+ * A database that may rewind loses its last commits now and then. The promise then has an exception:
+ *
+ * - It begins with the failover, if an answer to a lost commit had reached an instance that lives (a knower).
+ * - It ends when a new epoch begins. The next commit of a knower is answered `rewound`, so that is soon. It also ends
+ *   when no knower lives any more: then no instance can tell, and the database goes on from its earlier state.
+ * - What was done meanwhile is repaired by the recovery of the new epoch, or without one by the removal of orphans.
+ *
+ * Until the repair is over, violations are counted apart and are no failures (`Findings.exceptions`). The exception to
+ * the exception: a commit that a knower decided on never succeeds in the epoch that has lost its commit.
  */
 
-import type { InstanceId, SandboxId } from "@sandlot/contract";
+import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { MemoryRows } from "../../../packages/fleet/src/store/rows/memory-rows.ts";
 import type { BeatBody, HomeBody, SessionBody } from "../../../packages/fleet/src/store/rows/row-body.ts";
@@ -18,6 +22,7 @@ import { GENERATION_KEY, idOf, sessionKey, tableOf } from "../../../packages/fle
 import type { Commit, CommitAnswer, RowKey } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { Findings } from "../checks/findings.ts";
+import type { Invariant } from "../checks/invariants.ts";
 import type { Truth } from "../checks/truth.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Trace } from "../schedule/trace.ts";
@@ -41,6 +46,8 @@ export class SimRows {
   readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
   #isEmptied = false;
+  #isRepairing = false;
+  #orphansUntil = Number.NEGATIVE_INFINITY;
   /** When each first heard of a lost commit. */
   #knowers = new Map<Instance, number>();
   /** The lost commits that a knower must not be able to build on. */
@@ -51,6 +58,7 @@ export class SimRows {
     this.mayRewind = parts.mayRewind;
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
+    parts.findings.isExcepted = (invariant) => this.isExcepted(invariant);
     this.rows.audit = { committing: (commit) => this.#committing(commit), epochBegins: () => this.#epochBegins() };
     // A flush keeps the homes of threads, as `WatchedTables` does.
     tables.onEmpty = () => {
@@ -61,17 +69,28 @@ export class SimRows {
     };
   }
 
-  /** Whether the promise has its exception now. */
-  get isExcepted(): boolean {
+  /** Whether the promise has its exception now, or its damage is still being repaired. */
+  isExcepted(invariant: Invariant): boolean {
+    if (invariant === "rewind-is-noticed") return false;
+    const { truth } = this.#parts;
+    if (this.#isRepairing && [...truth.reachable()].every((engine) => truth.recoveredAt.has(engine)))
+      this.#isRepairing = false;
+    return this.#isRewound() || this.#isRepairing || truth.now < this.#orphansUntil;
+  }
+
+  #isRewound(): boolean {
     for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
-    if (this.#knowers.size === 0) this.#rewoundAt = null;
+    if (this.#rewoundAt !== null && this.#knowers.size === 0) {
+      this.#rewoundAt = null;
+      this.#orphansUntil = this.#parts.truth.now + this.#orphanMs();
+    }
     return this.#rewoundAt !== null;
   }
 
   /** `sentAt`: when the instance decided on the commit, and on what it names as seen. */
   commit(step: StoreStep, commit: Commit, sentAt: number): CommitAnswer {
     const knowsSince = this.#knowers.get(step.by) ?? Number.POSITIVE_INFINITY;
-    const isKnower = this.isExcepted && knowsSince < sentAt && commit.epoch === this.rows.epoch;
+    const isKnower = this.#isRewound() && knowsSince < sentAt && commit.epoch === this.rows.epoch;
     this.#step = step;
     try {
       const answer = this.rows.commit(commit);
@@ -105,10 +124,23 @@ export class SimRows {
     const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
+    else this.#orphansUntil = truth.now + this.#orphanMs();
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
     });
+    // Nothing but the lost rows told where these threads live.
+    for (const [owner, { engine }] of [...truth.homes]) {
+      const [user = "", thread = ""] = splitOwner(owner);
+      const present = tables.homeOf(user as UserId, thread as ThreadId);
+      if (present !== engine) truth.homes.set(owner, { engine: present, at: truth.now });
+    }
     return true;
+  }
+
+  /** How long an object without a record may be left, and the rounds until it is seen and gone. */
+  #orphanMs(): number {
+    const { orphanTimeoutMs, sessionLifetimeMs, housekeepingIntervalMs } = this.#parts.truth.settings;
+    return orphanTimeoutMs + 2 * sessionLifetimeMs + 4 * housekeepingIntervalMs;
   }
 
   #committing(commit: Commit): void {
@@ -133,6 +165,7 @@ export class SimRows {
   #epochBegins(): void {
     if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
+    this.#isRepairing ||= this.#isRewound();
     this.#closeWindow();
     this.#parts.tables.beginEpoch();
   }
@@ -181,4 +214,10 @@ export class SimRows {
     if (ending) return;
     tables.putSession({ ...session, beat, lastBeatAt });
   }
+}
+
+/** `user/thread`: a user has no slash in its name. */
+function splitOwner(owner: string): readonly [string, string] {
+  const at = owner.indexOf("/");
+  return [owner.slice(0, at), owner.slice(at + 1)];
 }

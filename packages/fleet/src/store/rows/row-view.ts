@@ -114,8 +114,9 @@ export class RowView implements Tables {
 
   session(instance: InstanceId): Session | null {
     const session = this.#session(instance);
+    // The beat may be old or unknown here. A step that writes it learns the present one by a conflict.
     const beat = this.#hint(beatKey(instance)) as BeatBody | null;
-    return session === null || beat === null ? null : toSession(session, beat);
+    return session === null ? null : toSession(session, beat ?? NO_BEAT);
   }
 
   sessions(): readonly Session[] {
@@ -130,7 +131,10 @@ export class RowView implements Tables {
     // Unchanged in most beats: then no hold conflicts with the beat.
     if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body)) {
       this.#put(sessionKey(instance), body);
-      this.#put(ROSTER_KEY, [...this.#rosterWithout(instance), body]);
+      const others = this.#roster();
+      const isListed = others.some((other) => other.instance === instance);
+      const replaced = others.map((other) => (other.instance === instance ? body : other));
+      this.#put(ROSTER_KEY, isListed ? replaced : [...others, body]);
     }
     this.#put(beatKey(instance), { instance, beat, lastBeatAt });
   }
