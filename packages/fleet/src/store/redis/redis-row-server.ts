@@ -21,8 +21,8 @@ import { type RedisSettings, showEndpoint } from "./settings.ts";
 import { Topics } from "./topics.ts";
 import { meansAnotherMaster, troubleOf, unavailable, wordOf } from "./trouble.ts";
 
-/** A page of this many rows keeps the server busy for about a millisecond. */
-const PAGE_MAX = 500;
+/** A page of this many rows, of a kilobyte each, keeps the server busy for about a millisecond. */
+const PAGE_MAX = 250;
 /** Old entries that one call removes from a server that is out of memory. */
 const RELIEVED_MAX = 500;
 

@@ -271,6 +271,8 @@ end
 
 local live, kept = rest(LIVE), rest(KEPT)
 local answer = { now, epoch, 0, text(last), '', text(last), 'since' }
+local picked = { keys = {}, seqs = {}, families = {} }
+local wanted = { [LIVE] = {}, [KEPT] = {} }
 local a, b, taken = 1, 1, 0
 while taken < limit and (live[a] or kept[b]) do
   local family
@@ -280,13 +282,23 @@ while taken < limit and (live[a] or kept[b]) do
   else
     family, key, seq, b = KEPT, kept[b], other, b + 2
   end
-  local body = redis.call('HGET', family.rows, key)
-  if body or kind == 'since' or seq > base then
-    answer[#answer + 1] = key
-    answer[#answer + 1] = text(seq)
+  taken = taken + 1
+  picked.keys[taken], picked.seqs[taken], picked.families[taken] = key, seq, family
+  wanted[family][#wanted[family] + 1] = key
+end
+local bodies, nexts = {}, { [LIVE] = 1, [KEPT] = 1 }
+for family, keys in pairs(wanted) do
+  bodies[family] = #keys > 0 and redis.call('HMGET', family.rows, unpack(keys)) or {}
+end
+for index = 1, taken do
+  local family = picked.families[index]
+  local body = bodies[family][nexts[family]]
+  nexts[family] = nexts[family] + 1
+  if body or kind == 'since' or picked.seqs[index] > base then
+    answer[#answer + 1] = picked.keys[index]
+    answer[#answer + 1] = picked.seqs[index]
     answer[#answer + 1] = body
   end
-  taken = taken + 1
 end
 if taken == limit then
   answer[3], answer[4], answer[5] = 1, text(seq), key

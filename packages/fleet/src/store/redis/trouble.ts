@@ -55,7 +55,7 @@ function isDistrust(code: string): boolean {
 }
 
 /** A clause that follows the name of the server. */
-export function problemOf(error: unknown): string {
+function problemOf(error: unknown): string {
   const message = messageOf(error).slice(0, MESSAGE_MAX);
   const { code } = (error ?? {}) as { readonly code?: unknown };
   if (/user executing the script can't (?:run|access)/.test(message)) return problemOfRights(message);

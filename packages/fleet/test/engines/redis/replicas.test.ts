@@ -2,6 +2,7 @@
 
 import { isSandlotError } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
+import { SENTINEL_PASSWORD_VARIABLE } from "../../../src/store/redis/secrets.ts";
 import type { Endpoint, RedisSettings } from "../../../src/store/redis/settings.ts";
 import type { RowStage } from "../../../src/testing/row-server-suite/stage.ts";
 import { type RedisProcess, reasonToSkip } from "./redis-process.ts";
@@ -184,6 +185,21 @@ describe.skipIf(reasonToSkip() !== null)("redis with Sentinels", () => {
     const after = await stage.commitOf({ "record/after": "x" }, { isDurable: true });
     stage.seqOf(await stage.commit(after));
     expect(await another.command("HGET", "{sandlot}:rows", ":record/after")).toBe("x");
+  });
+
+  it("has a password of its own for the Sentinels", async () => {
+    const { master } = await startPair();
+    const lines = [`sentinel monitor mymaster ${HOST} ${master.port} 1`, "requirepass of-the-sentinels"];
+    const { port } = await startRedis({ isSentinel: true, lines });
+    const settings = settingsOf(master, [{ host: HOST, port }], { replicasMin: 1 });
+    const refused = await openServer(settings).catch((reason: unknown) => reason);
+    expect(String(refused)).toContain(`no node named the master: 127.0.0.1:${port}: NOAUTH`);
+    process.env[SENTINEL_PASSWORD_VARIABLE] = "of-the-sentinels";
+    try {
+      await (await stageOn(await openServer(settings))).write({ "record/a": "A" });
+    } finally {
+      delete process.env[SENTINEL_PASSWORD_VARIABLE];
+    }
   });
 
   it("names the Sentinels that gave no answer, and the master that none knows", async () => {

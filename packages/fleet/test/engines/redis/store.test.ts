@@ -25,7 +25,7 @@ else {
   describeStore({ name: "redis", tools: { describe, it, expect }, open: () => openStore(redis, systemWorld()) });
 
   describe("memory and redis", () => {
-    it("answer every sequence of steps alike", () =>
+    it("give the same answers to every sequence of steps", () =>
       expectSameAnswers((world) => openStore(redis, world, (server) => onClockOf(world, server)), DIFFERENTIAL_RUNS));
   });
 
