@@ -22,6 +22,7 @@ import { type Gateway, startGateway } from "../../../src/gateway/start-gateway.t
 import { MemoryRowServer } from "../../../src/store/rows/memory-row-server.ts";
 import { MemoryRows } from "../../../src/store/rows/memory-rows.ts";
 import { RowStore } from "../../../src/store/rows/row-store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import type { Timer, World } from "../../../src/world/world.ts";
 import { Caller } from "./stage.ts";
@@ -46,6 +47,7 @@ export interface Host {
 export interface TwoGateways {
   readonly a: Host;
   readonly b: Host;
+  /** Of a connection of their own. */
   readonly entries: SharedEntries;
   /** A key made at gateway A. */
   user(name: string): Promise<string>;
@@ -61,17 +63,15 @@ export interface TwoGatewaysOptions {
   readonly advertised?: boolean;
   /** Extends the backend of each host. */
   readonly enrich?: (backend: Backend, host: string) => Backend;
+  /** Opens a connection to the store. Default: a row store in memory. */
+  readonly openStore?: (world: World, timeoutMs: number) => Promise<Store>;
   /** Workspaces on each host's disk. */
   readonly hostWorkspaces?: (host: string) => HostWorkspaces;
 }
 
 export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
   const { settings, fleet, engines = 1, advertised = true, enrich, hostWorkspaces } = options;
-  const rows = new MemoryRows(
-    () => systemWorld().wallMs(),
-    () => systemWorld().randomHex(16) as Epoch,
-  );
-  const entries = new RowStore({ server: new MemoryRowServer(rows), world: systemWorld() }).entries;
+  const openStore = options.openStore ?? inMemory();
   const common = new MemoryEngine({ world: systemWorld() });
   const open = async (name: string): Promise<Host> => {
     const engine = engines === 1 ? common : new MemoryEngine({ world: systemWorld() });
@@ -82,7 +82,7 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const config: FleetConfig = { fleetId: "shared", backend: "memory", store: { type: "memory" } };
     const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: LIFETIME_MS };
     const resolved = resolveSettings({ home, ...config, ...timing, ...fleet }, {});
-    const store = new RowStore({ server: new MemoryRowServer(rows), world, timeoutMs: LIFETIME_MS / 3 });
+    const store = await openStore(world, LIFETIME_MS / 3);
     const plain = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
@@ -107,6 +107,9 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
       },
     };
   };
+  const own = await openStore(systemWorld(), 5_000);
+  const { entries } = own;
+  if (entries === null) throw new Error("a store that hosts share has entries");
   const [a, b] = [await open("a"), await open("b")];
   // Every store begins in recovery: an instance of the time before could still come.
   await Promise.all([a.recovered(), b.recovered()]);
@@ -120,8 +123,18 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
         await opened.close({ destroy: true, drainMs: 0 }).catch(() => undefined);
         await rm(home, { recursive: true, force: true });
       }
+      await own.close();
     },
   };
+}
+
+function inMemory(): (world: World, timeoutMs: number) => Promise<Store> {
+  const clock = systemWorld();
+  const rows = new MemoryRows(
+    () => clock.wallMs(),
+    () => clock.randomHex(16) as Epoch,
+  );
+  return async (world, timeoutMs) => new RowStore({ server: new MemoryRowServer(rows), world, timeoutMs });
 }
 
 /** A port that is free now. Its gateway advertises it before it listens. */
