@@ -171,19 +171,19 @@ describe.skipIf(reasonToSkip() !== null)("redis that hangs", () => {
     try {
       const read = () => rejection(server.read(["record/a"], stage.patience()));
       let isOver = false;
-      const tookMs = await stage.timeOf(async () => {
-        const calls = Promise.all(Array.from({ length: 5_000 }, read)).finally(() => {
-          isOver = true;
-        });
-        const refused = new Set<string>();
-        while (!isOver) {
-          refused.add(String(await Promise.race([read(), calls])));
-          await stage.sleep(20);
-        }
-        const refusals = (await calls).filter((error) => /queue is full/.test(String(error)));
-        expect(refusals.length).toBeGreaterThanOrEqual(5_000 - 4_096);
-        expect([...refused].some((error) => /queue is full/.test(error))).toBe(true);
+      const begunAt = performance.now();
+      const calls = Promise.all(Array.from({ length: 5_000 }, read)).finally(() => {
+        isOver = true;
       });
+      const refused = new Set<string>();
+      while (!isOver) {
+        refused.add(String(await Promise.race([read(), calls])));
+        await stage.sleep(20);
+      }
+      const tookMs = performance.now() - begunAt;
+      const refusals = (await calls).filter((error) => /queue is full/.test(String(error)));
+      expect(refusals.length).toBeGreaterThanOrEqual(5_000 - 4_096);
+      expect([...refused].some((error) => /queue is full/.test(error))).toBe(true);
       expect(tookMs).toBeLessThan(6_000);
     } finally {
       redis.signal("SIGCONT");

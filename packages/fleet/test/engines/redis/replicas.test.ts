@@ -69,11 +69,11 @@ describe.skipIf(reasonToSkip() !== null)("redis with a replica", () => {
     const commit = await stage.commitOf({ "record/a": "A" }, { isDurable: true });
     replica.signal("SIGSTOP");
     for (let attempt = 0; attempt < 2; attempt += 1) {
-      const tookMs = await stage.timeOf(async () => {
-        const error = await stage.commit(commit).catch((reason: unknown) => reason);
-        expect(isSandlotError(error, "store_unavailable")).toBe(true);
-        expect(String(error)).toContain("0 of 1 replicas confirmed it in 500 ms");
-      });
+      const begunAt = performance.now();
+      const error = await stage.commit(commit).catch((reason: unknown) => reason);
+      const tookMs = performance.now() - begunAt;
+      expect(isSandlotError(error, "store_unavailable")).toBe(true);
+      expect(String(error)).toContain("0 of 1 replicas confirmed it in 500 ms");
       expect(tookMs).toBeLessThan(1_500);
     }
     // The master has it, and a commit that nothing outside depends on does not wait.
