@@ -1,6 +1,6 @@
 /** Servers that are killed, paused, full or flushed while the store uses them. */
 
-import { statSync, truncateSync } from "node:fs";
+import { readFileSync, statSync, truncateSync } from "node:fs";
 import { isSandlotError } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import type { CommitAnswer, RowServer } from "../../../src/store/rows/row-server.ts";
@@ -71,15 +71,18 @@ describe.skipIf(reasonToSkip() !== null)("redis that crashes", () => {
     const kept = await stage.commitOf({ "record/kept": "x" });
     await stage.commit(kept);
     const [file = ""] = redis.appendOnlyFiles();
+    // The server writes later while it flushes.
+    const isWritten = (id: string) => stage.until("it is in the file", () => readFileSync(file).includes(id));
+    await isWritten(kept.id);
     const { size } = statSync(file);
     const lost = await stage.commitOf({ "record/lost": "x" });
     stage.seqOf(await stage.commit(lost));
     const mirror = stage.newMirror();
     await mirror.follow();
     expect(mirror.rows.has("record/lost")).toBe(true);
+    await isWritten(lost.id);
     // Power fails before the file was flushed: only its beginning is on the disk.
     await redis.kill();
-    expect(statSync(file).size).toBeGreaterThan(size);
     truncateSync(file, size);
     await redis.start();
     await untilConnected(stage);
@@ -168,19 +171,19 @@ describe.skipIf(reasonToSkip() !== null)("redis that hangs", () => {
     try {
       const read = () => rejection(server.read(["record/a"], stage.patience()));
       let isOver = false;
-      const tookMs = await stage.timeOf(async () => {
-        const calls = Promise.all(Array.from({ length: 5_000 }, read)).finally(() => {
-          isOver = true;
-        });
-        const refused = new Set<string>();
-        while (!isOver) {
-          refused.add(String(await Promise.race([read(), calls])));
-          await stage.sleep(20);
-        }
-        const refusals = (await calls).filter((error) => /queue is full/.test(String(error)));
-        expect(refusals.length).toBeGreaterThanOrEqual(5_000 - 4_096);
-        expect([...refused].some((error) => /queue is full/.test(error))).toBe(true);
+      const begunAt = performance.now();
+      const calls = Promise.all(Array.from({ length: 5_000 }, read)).finally(() => {
+        isOver = true;
       });
+      const refused = new Set<string>();
+      while (!isOver) {
+        refused.add(String(await Promise.race([read(), calls])));
+        await stage.sleep(20);
+      }
+      const tookMs = performance.now() - begunAt;
+      const refusals = (await calls).filter((error) => /queue is full/.test(String(error)));
+      expect(refusals.length).toBeGreaterThanOrEqual(5_000 - 4_096);
+      expect([...refused].some((error) => /queue is full/.test(error))).toBe(true);
       expect(tookMs).toBeLessThan(6_000);
     } finally {
       redis.signal("SIGCONT");
