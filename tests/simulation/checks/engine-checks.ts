@@ -56,6 +56,7 @@ export class EngineChecks implements EngineAudit {
       labels.fleet === fleetId &&
       labels.generation === generation &&
       labels.threadKey === key &&
+      labels.engine === by.engine &&
       labels.blueprintHash === (record?.blueprintHash ?? labels.blueprintHash);
     this.#findings.check("labels-are-complete", complete, () => JSON.stringify(labels));
   }

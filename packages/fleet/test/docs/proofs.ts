@@ -290,4 +290,38 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "C-33": ["does not conclude anything from a list that lacks an object: it asks"],
   "C-34": ["is found on use when the engine's event was missed"],
   "C-35": ["a sandbox object of an older generation reaches nothing any more"],
+  "C-36": [
+    "a thread of another engine is elsewhere, with the gateways that reach it; not shared, it is here",
+    "npm run sim › thread-stays-with-its-engine",
+  ],
+  "C-37": [
+    "only a session that reaches the engine ends its sandboxes and takes over its work",
+    "npm run sim › other-engines-untouched",
+  ],
+  "C-38": ["a thread stays with its engine without a sandbox, also after a loss, until it is purged"],
+  "C-39": ["what a thread has left behind on another engine is neither put back nor adopted, and claims no thread"],
+  "C-40": [
+    "engines recover one by one: a thread waits for its own, and one without a home for all that have a session",
+    "npm run sim › recovery-is-of-one-engine",
+  ],
+  "S-89": [
+    "neither gateway touches what the other's engine has, whatever housekeeping is due",
+    "npm run sim › engine-knows-what-it-is-asked",
+  ],
+  "S-90": [
+    "a thread stays with its engine without a sandbox, also after a loss, until it is purged",
+    "npm run sim › thread-stays-with-its-engine",
+  ],
+  "S-91": [
+    "a thread that lives elsewhere is answered with the gateway that has it, and gets no second sandbox",
+    "a thread whose gateways are all gone is out of reach, and is there again when one comes back",
+    "npm run sim › elsewhere-is-true",
+  ],
+  "S-92": ["after a crash a gateway of the same engine takes over, and the gateway of another engine does not"],
+  "S-93": ["after a loss of the store each engine recovers by itself, and every thread stays where it was"],
+  "S-94": ["room is made on the own engine only, and each engine has its own limit", "npm run sim › engine-limit"],
+  "S-95": [
+    "every gateway shows the whole fleet, with the engine of each sandbox",
+    "names the engine of each sandbox where there are several",
+  ],
 };
