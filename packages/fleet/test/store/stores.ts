@@ -16,6 +16,7 @@ import type { StoreHarness } from "../../src/testing/store-suite.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
 
+/** `isShared`: as a store on the network. */
 export async function openMemory(world: World = systemWorld(), isShared = false): Promise<StoreHarness> {
   const tables = newMemoryTables(world, isShared);
   return {
