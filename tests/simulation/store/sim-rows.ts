@@ -9,6 +9,8 @@
  * - It ends when a new epoch begins. The next commit of a knower is answered `rewound`, so that is soon. It also ends
  *   when no knower lives any more: then no instance can tell, and the database goes on from its earlier state.
  * - What was done meanwhile is repaired by the recovery of the new epoch, or without one by the removal of orphans.
+ * - A thread whose record or home was lost, or was written meanwhile, may have had two sandboxes, on two engines too. It
+ *   keeps its exception: what its callers were told, and what its workspace lacks, does not come back.
  *
  * Until the repair is over, violations are counted apart and are no failures (`Findings.exceptions`). The exception to
  * the exception: a commit that a knower decided on never succeeds in the epoch that has lost its commit.
@@ -18,7 +20,13 @@ import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract"
 import type { SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { MemoryRows } from "../../../packages/fleet/src/store/rows/memory-rows.ts";
 import type { BeatBody, HomeBody, SessionBody } from "../../../packages/fleet/src/store/rows/row-body.ts";
-import { GENERATION_KEY, idOf, sessionKey, tableOf } from "../../../packages/fleet/src/store/rows/row-key.ts";
+import {
+  GENERATION_KEY,
+  idOf,
+  recordKey,
+  sessionKey,
+  tableOf,
+} from "../../../packages/fleet/src/store/rows/row-key.ts";
 import type { Commit, CommitAnswer, RowKey } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { Findings } from "../checks/findings.ts";
@@ -45,6 +53,8 @@ export class SimRows {
   readonly #parts: SimRowsParts;
   readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
+  /** Threads, sandboxes and generations that a rewind has lost, or that were written during an exception. */
+  readonly #damaged = new Set<string>();
   #isEmptied = false;
   #isRepairing = false;
   #orphansUntil = Number.NEGATIVE_INFINITY;
@@ -58,7 +68,7 @@ export class SimRows {
     this.mayRewind = parts.mayRewind;
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
-    parts.findings.isExcepted = (invariant) => this.isExcepted(invariant);
+    parts.findings.isExcepted = (invariant, detail) => this.isExcepted(invariant, detail);
     this.rows.audit = { committing: (commit) => this.#committing(commit), epochBegins: () => this.#epochBegins() };
     // A flush keeps the homes of threads, as `WatchedTables` does.
     tables.onEmpty = () => {
@@ -66,12 +76,14 @@ export class SimRows {
       this.#isEmptied = true;
       this.rows.beginEpoch(this.rows.epoch, newEpoch() as MemoryRows["epoch"]);
       this.#isEmptied = false;
+      this.rows.replicate();
     };
   }
 
   /** Whether the promise has its exception now, or its damage is still being repaired. */
-  isExcepted(invariant: Invariant): boolean {
+  isExcepted(invariant: Invariant, detail: string): boolean {
     if (invariant === "rewind-is-noticed") return false;
+    for (const name of this.#damaged) if (detail.includes(name)) return true;
     const { truth } = this.#parts;
     if (this.#isRepairing && [...truth.reachable()].every((engine) => truth.recoveredAt.has(engine)))
       this.#isRepairing = false;
@@ -125,6 +137,7 @@ export class SimRows {
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
     else this.#orphansUntil = truth.now + this.#orphanMs();
+    for (const record of tables.records()) if (this.#isLost(record)) this.#damage(record);
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
     });
@@ -132,9 +145,20 @@ export class SimRows {
     for (const [owner, { engine }] of [...truth.homes]) {
       const [user = "", thread = ""] = splitOwner(owner);
       const present = tables.homeOf(user as UserId, thread as ThreadId);
-      if (present !== engine) truth.homes.set(owner, { engine: present, at: truth.now });
+      if (present === engine) continue;
+      truth.homes.set(owner, { engine: present, at: truth.now });
+      this.#damaged.add(owner);
     }
     return true;
+  }
+
+  #isLost(record: SandboxRecord): boolean {
+    const body = this.rows.read([recordKey(record.sandboxId)]).rows[0]?.body ?? null;
+    return body === null || (JSON.parse(body) as SandboxRecord).revision !== record.revision;
+  }
+
+  #damage({ sandboxId, generation, user, thread }: SandboxRecord): void {
+    for (const name of [sandboxId, String(generation), `${user}/${thread}`]) this.#damaged.add(name);
   }
 
   /** How long an object without a record may be left, and the rounds until it is seen and gone. */
@@ -147,6 +171,9 @@ export class SimRows {
     const step = this.#step;
     if (step === null) throw new Error("a commit without a step");
     const { audit, tables, trace } = this.#parts;
+    if (this.#isRewound())
+      for (const [key, body] of commit.writes)
+        if (tableOf(key) === "record" && body !== null) this.#damage(JSON.parse(body) as SandboxRecord);
     audit.began(step);
     for (const [key, body] of commit.writes) this.#apply(tables, key, body, commit);
     audit.ended(step, this.#resultOf(step, commit));

@@ -179,7 +179,9 @@ function perform(
       } as never),
     () => store.hold({ sandboxId, generation, instance, seq } as never),
     () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
-    () => {
+    async () => {
+      // A shared store picks among the blanks of its last look.
+      await store.list();
       const blank = flag ? { blueprintHash: "hash", except: n % 2 === 0 ? [sandboxId] : [] } : null;
       const reserve = {
         sandboxId: `n${n}`,

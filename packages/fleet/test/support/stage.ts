@@ -6,6 +6,7 @@ import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
+  type Epoch,
   type ErrorCode,
   type FleetEvent,
   type FleetEventType,
@@ -24,6 +25,10 @@ import type { Fleet } from "../../src/fleet.ts";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import type { MemoryTables } from "../../src/store/memory/memory-tables.ts";
 import type { SandboxRecord } from "../../src/store/record.ts";
+import { MemoryRowServer } from "../../src/store/rows/memory-row-server.ts";
+import { MemoryRows } from "../../src/store/rows/memory-rows.ts";
+import type { RowServer } from "../../src/store/rows/row-server.ts";
+import { RowStore } from "../../src/store/rows/row-store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { World } from "../../src/world/world.ts";
@@ -31,7 +36,7 @@ import { Attachments } from "./attachments.ts";
 import { Interception } from "./interception.ts";
 import { VirtualTime, type VirtualWorld } from "./virtual-time.ts";
 
-export type StoreKind = "memory" | "sqlite";
+export type StoreKind = "memory" | "sqlite" | "rows";
 
 export interface Instance {
   readonly fleet: Fleet;
@@ -203,6 +208,7 @@ export function newStage(config: FleetConfig = {}, isShared = false): Stage & { 
 
 export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
   if (kind === "memory") return newStage(config);
+  if (kind === "rows") return newStageOnRows(config).stage;
   const directory = mkdtempSync(join(tmpdir(), "sandlot-stage-"));
   const path = join(directory, "fleet.db");
   const stage = new Stage(
@@ -218,5 +224,36 @@ export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
   cleanups.push(() => stage.close());
   return stage;
 }
+
+/** On a row store; `calls` names every call to its server so far. */
+export function newStageOnRows(config: FleetConfig = {}): { readonly stage: Stage; readonly calls: string[] } {
+  const calls: string[] = [];
+  let rows: MemoryRows | null = null;
+  const open = async (world: World): Promise<Store> => {
+    rows ??= new MemoryRows(
+      () => world.wallMs(),
+      () => world.randomHex(16) as Epoch,
+    );
+    return new RowStore({ server: counted(new MemoryRowServer(rows), calls), world });
+  };
+  const stage = new Stage(config, open, async () => rows?.lose());
+  cleanups.push(() => stage.close());
+  return { stage, calls };
+}
+
+function counted(server: RowServer, calls: string[]): RowServer {
+  return new Proxy(server, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      return (...args: unknown[]) => {
+        if (ROUND_TRIPS.has(name)) calls.push(String(name));
+        return Reflect.apply(member, target, args) as unknown;
+      };
+    },
+  });
+}
+
+const ROUND_TRIPS: ReadonlySet<PropertyKey> = new Set(["commit", "read", "scan", "beginEpoch"]);
 
 export const STORE_KINDS: readonly StoreKind[] = ["memory", "sqlite"];

@@ -190,11 +190,10 @@ export class RowView implements Tables {
     return record?.state === "ready" && leaseId in record.leases ? record : null;
   }
 
+  /** A hint, as of the last beat or list: a look for each caller would cost a round trip where there is none. */
   blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
-    const blanks = this.#options.mirror.tables.blankIds(blueprintHash, engine);
-    // Another instance may have made one meanwhile, which is far cheaper than a create.
-    if (blanks.length === 0 && !this.#options.isFresh) throw new MirrorNeeded();
-    return blanks;
+    if (!this.#options.mirror.isComplete) throw new MirrorNeeded();
+    return this.#options.mirror.tables.blankIds(blueprintHash, engine);
   }
 
   countAll(): number {
