@@ -95,7 +95,6 @@ CREATE FUNCTION "${schema}".commit_rows(
 DECLARE
   v_now bigint;
   v_seq bigint;
-  v_rows json;
   v_hash bigint;
   v_meta record;
   v_done boolean;
@@ -119,7 +118,12 @@ BEGIN
 
   v_now := ${nowMs};
   SELECT meta.epoch, meta.rows_file,
-    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq
+    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq,
+    (
+      SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body))
+      FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
+      WHERE coalesce(rows.seq, 0) <> read.seq
+    ) AS changed
     INTO STRICT v_meta FROM "${schema}".meta;
   IF v_meta.epoch <> p_epoch THEN
     RETURN json_build_object('kind', 'new-epoch', 'epoch', v_meta.epoch, 'now', v_now);
@@ -139,11 +143,8 @@ BEGIN
   IF v_now > p_not_after THEN
     RETURN json_build_object('kind', 'late', 'now', v_now);
   END IF;
-  SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body)) INTO v_rows
-    FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
-    WHERE coalesce(rows.seq, 0) <> read.seq;
-  IF v_rows IS NOT NULL THEN
-    RETURN json_build_object('kind', 'conflict', 'rows', v_rows, 'now', v_now);
+  IF v_meta.changed IS NOT NULL THEN
+    RETURN json_build_object('kind', 'conflict', 'rows', v_meta.changed, 'now', v_now);
   END IF;
   IF p_written = '{}' THEN
     -- It only checks: nothing to remember, and nothing to write to the disk.
@@ -155,7 +156,9 @@ BEGIN
     PERFORM "${schema}".begin_incarnation();
   END IF;
   v_seq := nextval('"${schema}".seq');
-  INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written);
+  WITH logged AS (
+    INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written)
+  )
   INSERT INTO "${schema}".rows (key, seq, body)
     SELECT written.key, v_seq, written.body FROM unnest(p_written, p_bodies) AS written(key, body)
     ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, body = excluded.body;
