@@ -28,7 +28,8 @@
  *
  * An incarnation is a period in which sequence numbers and transaction ids only grow: one run of one server on one
  * timeline, with one file of rows. A failover or a restored copy begins another one, in which lost numbers would come
- * again. So the first commit moves the sequence to the present microsecond, and scans from before begin anew.
+ * again. So every new connection, and a commit that finds another file, first moves the sequence to the present
+ * microsecond, and scans from before begin anew. A connection does not outlive the run of its server.
  */
 
 import { COMMITS_KEPT_MS } from "../rows/row-server.ts";
@@ -58,39 +59,49 @@ CREATE FUNCTION "${schema}".begin_incarnation() RETURNS void LANGUAGE plpgsql AS
 DECLARE
   v_now bigint := extract(epoch FROM clock_timestamp()) * 1000000;
 BEGIN
-  UPDATE "${schema}".meta SET incarnation = "${schema}".incarnation() WHERE incarnation <> "${schema}".incarnation();
+  UPDATE "${schema}".meta SET incarnation = "${schema}".incarnation(), rows_file = pg_relation_filenode('"${schema}".rows')
+    WHERE incarnation <> "${schema}".incarnation();
   IF FOUND AND nextval('"${schema}".seq') < v_now THEN
     PERFORM setval('"${schema}".seq', v_now);
   END IF;
 END
 $body$;
 
+-- Refuses settings with which a confirmed commit can be lost.
+CREATE FUNCTION "${schema}".check_settings(p_is_durable boolean) RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+  v_setting text;
+BEGIN
+  FOREACH v_setting IN ARRAY ARRAY['fsync', 'full_page_writes', 'synchronous_commit'] LOOP
+    IF current_setting(v_setting) = 'off' THEN
+      RAISE EXCEPTION '%', v_setting USING ERRCODE = '${UNSAFE_SETTING}';
+    END IF;
+  END LOOP;
+  IF p_is_durable AND current_setting('synchronous_commit') = 'local' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END
+$body$;
+
+-- Assignments and long expressions, because PL/pgSQL prepares each expression in each transaction, and PERFORM would run a
+-- query. The answer is JSON.
 CREATE FUNCTION "${schema}".commit_rows(
   p_id text, p_epoch text, p_seen text[], p_seen_at bigint, p_not_after bigint,
   -- The rows that are read, in the order of the keys, and which of them are written.
   p_keys text[], p_seqs bigint[], p_is_written boolean[],
   p_written text[], p_bodies text[],
   p_topics text, p_is_durable boolean
-) RETURNS json LANGUAGE plpgsql AS $body$
+) RETURNS text LANGUAGE plpgsql AS $body$
 DECLARE
   v_now bigint;
   v_seq bigint;
-  v_rows json;
   v_hash bigint;
   v_meta record;
   v_done boolean;
 BEGIN
-  IF current_setting('fsync') = 'off' THEN
-    RAISE EXCEPTION 'fsync' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF current_setting('full_page_writes') = 'off' THEN
-    RAISE EXCEPTION 'full_page_writes' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF current_setting('synchronous_commit') = 'off' THEN
-    RAISE EXCEPTION 'synchronous_commit' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF p_is_durable AND current_setting('synchronous_commit') = 'local' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
+  IF current_setting('fsync') || current_setting('full_page_writes') || current_setting('synchronous_commit') <> 'ononon' THEN
+    PERFORM "${schema}".check_settings(p_is_durable);
   END IF;
-
-  -- Assignments, because PERFORM would run a query for each.
   IF cardinality(p_keys) > ${LOCKED_KEYS_MAX} THEN
     v_done := pg_advisory_xact_lock(${epochLock}) IS NULL;
   ELSE
@@ -106,8 +117,13 @@ BEGIN
   END IF;
 
   v_now := ${nowMs};
-  SELECT meta.epoch, meta.incarnation,
-    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq
+  SELECT meta.epoch, meta.rows_file,
+    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq,
+    (
+      SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body))
+      FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
+      WHERE coalesce(rows.seq, 0) <> read.seq
+    ) AS changed
     INTO STRICT v_meta FROM "${schema}".meta;
   IF v_meta.epoch <> p_epoch THEN
     RETURN json_build_object('kind', 'new-epoch', 'epoch', v_meta.epoch, 'now', v_now);
@@ -115,7 +131,7 @@ BEGIN
   IF v_meta.known_seq IS NOT NULL THEN
     -- The first answer may not have waited for the replicas. A write waits for them, with all that came before it.
     UPDATE "${schema}".commits SET seq = seq WHERE id = p_id;
-    RETURN json_build_object('kind', 'committed', 'seq', v_meta.known_seq, 'now', v_now);
+    RETURN '{"kind":"committed","seq":' || v_meta.known_seq || ',"now":' || v_now || '}';
   END IF;
   IF cardinality(p_seen) > 0 AND p_seen_at > v_now - ${COMMITS_KEPT_MS / 2} THEN
     IF EXISTS (
@@ -127,23 +143,22 @@ BEGIN
   IF v_now > p_not_after THEN
     RETURN json_build_object('kind', 'late', 'now', v_now);
   END IF;
-  SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body)) INTO v_rows
-    FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
-    WHERE coalesce(rows.seq, 0) <> read.seq;
-  IF v_rows IS NOT NULL THEN
-    RETURN json_build_object('kind', 'conflict', 'rows', v_rows, 'now', v_now);
+  IF v_meta.changed IS NOT NULL THEN
+    RETURN json_build_object('kind', 'conflict', 'rows', v_meta.changed, 'now', v_now);
   END IF;
   IF p_written = '{}' THEN
     -- It only checks: nothing to remember, and nothing to write to the disk.
     SELECT last_value INTO STRICT v_seq FROM "${schema}".seq;
-    RETURN json_build_object('kind', 'committed', 'seq', v_seq, 'now', v_now);
+    RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
   END IF;
 
-  IF v_meta.incarnation <> ${incarnation} THEN
+  IF v_meta.rows_file <> pg_relation_filenode('"${schema}".rows') THEN
     PERFORM "${schema}".begin_incarnation();
   END IF;
   v_seq := nextval('"${schema}".seq');
-  INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written);
+  WITH logged AS (
+    INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written)
+  )
   INSERT INTO "${schema}".rows (key, seq, body)
     SELECT written.key, v_seq, written.body FROM unnest(p_written, p_bodies) AS written(key, body)
     ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, body = excluded.body;
@@ -151,7 +166,7 @@ BEGIN
   IF p_topics <> '' THEN
     v_done := pg_notify('${topicChannel(name)}', p_topics) IS NULL;
   END IF;
-  RETURN json_build_object('kind', 'committed', 'seq', v_seq, 'now', v_now);
+  RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
 END
 $body$;
 

@@ -128,7 +128,7 @@ export class PostgresRowServer implements RowServer {
       commit.isDurable,
     ];
     const sql = `SELECT "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS answer`;
-    return this.#ask<CommitAnswer>("commit", sql, values, signal);
+    return JSON.parse(await this.#ask<string>("commit", sql, values, signal)) as CommitAnswer;
   }
 
   async read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
@@ -229,7 +229,10 @@ export function promiseOf(facts: ServerFacts): RowServer["promise"] {
   return synchronousCommit === "on" || synchronousCommit === "remote_apply" ? "linearizable" : "may-rewind";
 }
 
-/** Rows that a dump brought from another cluster, database or schema begin a new epoch. */
+/**
+ * Before the first commit of a connection. Another run of the server begins another incarnation. Rows that a dump brought
+ * from another cluster, database or schema begin a new epoch.
+ */
 async function adoptCluster(
   connection: Connection,
   { schema }: PostgresSettings,
@@ -238,11 +241,13 @@ async function adoptCluster(
   signal?: AbortSignal,
 ): Promise<void> {
   const call = signal === undefined ? {} : { signal };
-  const [found] = await connection.query<{ known: string; present: string }>(
-    `SELECT cluster AS known, $1 || '.' || to_regclass($2)::oid AS present FROM "${schema}".meta`,
+  const [found] = await connection.query<{ known: string; present: string; is_new: boolean }>(
+    `SELECT cluster AS known, $1 || '.' || to_regclass($2)::oid AS present,
+      incarnation <> "${schema}".incarnation() AS is_new FROM "${schema}".meta`,
     [cluster, `"${schema}".rows`],
     call,
   );
+  if (found?.is_new === true) await connection.query(`SELECT "${schema}".begin_incarnation()`, [], call);
   if (found === undefined || found.known === found.present) return;
   const values = [found.present, world.randomHex(16), KEPT_TABLES];
   await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);

@@ -23,7 +23,7 @@ const MIGRATIONS: readonly ((schema: string) => string)[] = [
   (schema) => `
 CREATE TABLE "${schema}".meta (
   one integer PRIMARY KEY CHECK (one = 1), version integer NOT NULL, min_reader integer NOT NULL, epoch text NOT NULL,
-  cluster text NOT NULL, incarnation text NOT NULL, purged_xid xid8 NOT NULL
+  cluster text NOT NULL, incarnation text NOT NULL, rows_file oid NOT NULL, purged_xid xid8 NOT NULL
 );
 -- Room in each page for the next version of its rows.
 CREATE TABLE "${schema}".rows (key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, body text)
@@ -93,8 +93,8 @@ async function createSchema(connection: Connection, schema: string): Promise<voi
 }
 
 async function insertMeta(connection: Connection, schema: string, cluster: string, epoch: string): Promise<void> {
-  const sql = `INSERT INTO "${schema}".meta (one, version, min_reader, epoch, cluster, incarnation, purged_xid)
-    VALUES (1, 0, 1, $1, $2 || '.' || to_regclass($3)::oid, "${schema}".incarnation(), '0')`;
+  const sql = `INSERT INTO "${schema}".meta (one, version, min_reader, epoch, cluster, incarnation, rows_file, purged_xid)
+    VALUES (1, 0, 1, $1, $2 || '.' || to_regclass($3)::oid, "${schema}".incarnation(), pg_relation_filenode($3), '0')`;
   await connection.query(sql, [epoch, cluster, `"${schema}".rows`]);
 }
 
