@@ -5,7 +5,7 @@
  * instance cannot know that, so exactly those calls are exempt.
  */
 
-import type { EngineRef } from "@sandlot/contract";
+import type { EngineRef, SandboxId } from "@sandlot/contract";
 import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import { threadKeyOf } from "../../../packages/fleet/src/backend/labels.ts";
 import type { EngineAudit } from "../engine/audit.ts";
@@ -56,6 +56,7 @@ export class EngineChecks implements EngineAudit {
       labels.fleet === fleetId &&
       labels.generation === generation &&
       labels.threadKey === key &&
+      labels.engine === by.engine &&
       labels.blueprintHash === (record?.blueprintHash ?? labels.blueprintHash);
     this.#findings.check("labels-are-complete", complete, () => JSON.stringify(labels));
   }
@@ -101,6 +102,16 @@ export class EngineChecks implements EngineAudit {
       "engine-knows-what-it-is-asked",
       engine === null || engine === by.engine,
       () => `${by.name} asks ${by.engine} for ${method} of ${ref}`,
+    );
+  }
+
+  sandboxAsked(by: Instance, sandboxId: SandboxId, method: string): void {
+    const engine = this.#truth.engines.get(sandboxId) ?? by.engine;
+    if (!this.#truth.tables.isShared || !by.process.alive) return;
+    this.#findings.check(
+      "engine-knows-what-it-is-asked",
+      engine === by.engine,
+      () => `${by.name} asks ${by.engine} for ${method} of ${sandboxId} on ${engine}`,
     );
   }
 

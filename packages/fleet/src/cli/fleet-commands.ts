@@ -30,12 +30,18 @@ export async function listCommand(terminal: Terminal, options: ListCommandOption
   if (options.json) return printJson(terminal, { sandboxes });
   if (options.quiet === true) return terminal.out(sandboxes.map(({ sandboxId }) => `${sandboxId}\n`).join(""));
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
-  const now = Date.now();
-  printTable(
-    terminal,
-    ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "ENGINE", "AGE", "HELD BY"],
-    sandboxes.map((sandbox) => row(sandbox, now)),
-  );
+  const { heads, rows } = sandboxTable(sandboxes, Date.now());
+  printTable(terminal, heads, rows);
+}
+
+export function sandboxTable(sandboxes: readonly SandboxSummary[], now: number) {
+  // A fleet with one engine needs no column for it.
+  const hasEngines = new Set(sandboxes.map(({ engine }) => engine)).size > 1;
+  const heads = ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"];
+  return {
+    heads: [...heads, ...(hasEngines ? ["ENGINE"] : [])],
+    rows: sandboxes.map((sandbox) => [...row(sandbox, now), ...(hasEngines ? [sandbox.engine ?? "-"] : [])]),
+  };
 }
 
 function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], options: ListCommandOptions): void {
@@ -51,10 +57,8 @@ function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], opt
 }
 
 function row(sandbox: SandboxSummary, now: number): readonly string[] {
-  const { sandboxId, user, thread, state, blueprint, backend, engine, createdAt, holders } = sandbox;
-  // An engine's name begins with its backend. Twelve letters of the rest tell engines apart.
-  const shownEngine = engine === undefined || engine === "" ? backend : engine.slice(0, backend.length + 13);
-  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, shownEngine];
+  const { sandboxId, user, thread, state, blueprint, backend, createdAt, holders } = sandbox;
+  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, backend];
   return [...names, age(now - createdAt), holders.length === 0 ? "-" : String(holders.length)];
 }
 

@@ -192,7 +192,7 @@ export class Reconciler {
       limits: limits(marker.user),
       epoch,
     });
-    if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
+    if (adopted) bus.emit({ type: "sandbox-adopted", engine: backend.engineId, ...aboutRecord(marker) });
     return adopted;
   }
 
