@@ -298,7 +298,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "only a session that reaches the engine ends its sandboxes and takes over its work",
     "npm run sim › other-engines-untouched",
   ],
-  "C-38": ["a thread stays with its engine without a sandbox, also after a loss, until it is purged"],
+  "C-38": ["a thread stays with its engine without a sandbox, also in a new epoch, until it is purged"],
   "C-39": ["what a thread has left behind on another engine is neither put back nor adopted, and claims no thread"],
   "C-40": [
     "engines recover one by one: a thread waits for its own, and one without a home for all that have a session",
@@ -309,7 +309,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "npm run sim › engine-knows-what-it-is-asked",
   ],
   "S-90": [
-    "a thread stays with its engine without a sandbox, also after a loss, until it is purged",
+    "a thread stays with its engine without a sandbox, also in a new epoch, until it is purged",
     "npm run sim › thread-stays-with-its-engine",
   ],
   "S-91": [
