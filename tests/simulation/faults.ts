@@ -83,6 +83,13 @@ export const FAULT_KINDS = [
   "partition-host-store",
   "partition-host-engine",
   "engine-unreachable",
+  // Of runs on rows.
+  "row-conflict",
+  "row-commit-retried",
+  "row-commit-late",
+  "row-cursor-too-old",
+  "store-rewound",
+  "rewind-noticed",
 ] as const;
 /** The first of the later kinds. */
 const LATER = FAULT_KINDS.indexOf("store-answer-late");

@@ -19,6 +19,7 @@ export interface RunResult {
   readonly faults: Readonly<Record<string, number>>;
   readonly moves: Readonly<Record<string, number>>;
   readonly checks: Readonly<Record<string, number>>;
+  readonly exceptions: Readonly<Record<string, number>>;
   readonly trace: readonly string[] | null;
 }
 
@@ -78,6 +79,7 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
     faults: Object.fromEntries(faults.fired),
     moves: Object.fromEntries(findings.moves),
     checks: Object.fromEntries(findings.evaluated),
+    exceptions: Object.fromEntries(findings.exceptions),
     trace: trace.lines,
   };
 }

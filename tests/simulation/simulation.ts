@@ -27,9 +27,12 @@ import { SimWorld } from "./process/sim-world.ts";
 import { Random } from "./schedule/random.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
 import { Trace } from "./schedule/trace.ts";
+import { SimRowStore } from "./store/sim-row-store.ts";
+import { SimRows } from "./store/sim-rows.ts";
 import { type Outage, SimStore, type StoreParts } from "./store/sim-store.ts";
 import { WatchedTables } from "./store/watched-tables.ts";
 import { type DrawnEngines, drawEngines } from "./workload/draw-engines.ts";
+import { drawRows } from "./workload/draw-rows.ts";
 import { drawSettings, forEngines } from "./workload/draw-settings.ts";
 
 /** One in so many seeds runs on SQLite's rows, in memory. */
@@ -39,6 +42,8 @@ const HOSTS = ["north", "south", "east"] as const;
 const HOSTS_OF_ONE = 2;
 
 /** Allowed errors of opening a fleet. */
+/** The last writes that a failover may lose. */
+const REWIND_MAX_MS = 2_000;
 const OPENING_ERRORS: ReadonlySet<string> = new Set(["store_unavailable", "create_failed", "engine_unavailable"]);
 
 /** Thrown by a listener on purpose. */
@@ -69,7 +74,9 @@ export class Simulation {
   readonly #store: StoreParts;
   /** Listeners to events throw. */
   readonly #throwing: boolean;
-  readonly #connections = new Map<Instance, SimStore>();
+  readonly #connections = new Map<Instance, SimStore | SimRowStore>();
+  /** `null`: the instances share the tables themselves. */
+  readonly #rows: SimRows | null;
 
   constructor(seed: number, options: { readonly keepTrace: boolean; readonly onTurn?: () => void }) {
     this.#seed = seed;
@@ -130,6 +137,20 @@ export class Simulation {
     }
     for (const [index, host] of this.hosts.entries()) this.#engineOf.set(host, ofHosts?.[index] ?? first);
     this.#store = { ...shared, tables, audit: checks, outage: this.outage, partitions };
+    const { isRows, mayRewind, random: rowRandom } = drawRows(seed, isShared);
+    const newEpoch = () => rowRandom.hex(16);
+    this.#rows = isRows ? new SimRows({ tables, audit: checks, findings, truth, trace, newEpoch, mayRewind }) : null;
+    if (isRows) truth.clockLagMs = 0.6 * sessionLifetimeMs;
+    if (mayRewind) this.#rewindLater(rowRandom);
+  }
+
+  /** Now and then the database fails over to a replica that lacks the last writes. */
+  #rewindLater(random: Random): void {
+    this.scheduler.after(random.between(2_000, 30_000), () => {
+      if (this.faults.healed) return;
+      if (this.#rows?.rewind(random.between(1, REWIND_MAX_MS)) === true) this.faults.count("store-rewound");
+      this.#rewindLater(random);
+    });
   }
 
   /** A new process on a host, that opens a fleet. The process exists at once; its fleet once it is open. */
@@ -157,7 +178,8 @@ export class Simulation {
     const instance: Instance = new Instance({ id: name as InstanceId, process, host, engine, world, calls });
     this.instances.push(instance);
     this.truth.instances.set(instance.id, instance);
-    const store = new SimStore(instance, this.#store);
+    const store =
+      this.#rows === null ? new SimStore(instance, this.#store) : new SimRowStore(instance, this.#store, this.#rows);
     this.#connections.set(instance, store);
     const backend = new SimBackend(instance, this.#engineParts.get(engine) as EngineParts);
     this.trace.add(name, "start", () => `on ${host.name}`);

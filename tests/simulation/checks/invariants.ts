@@ -12,6 +12,7 @@ export const INVARIANTS = {
     "a record keeps its sandbox, thread, times and credentials; only a bind gives a blank others",
   ],
   "actor-exactly-while-acting": [3, "a record has an actor exactly while it is being created or stopped"],
+  "rewind-is-noticed": [12, "an instance that knows of a lost commit changes nothing more in the epoch that lost it"],
   "one-record-per-thread": [14, "a thread has at most one record"],
   "generation-never-repeats": [4, "a generation that is given was never given before, also before the store was lost"],
   "generation-grows-per-thread": [4, "each record of a thread has a later generation than the one before"],

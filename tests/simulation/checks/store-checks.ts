@@ -9,6 +9,7 @@ import type { Findings } from "./findings.ts";
 import { HoldChecks } from "./hold-checks.ts";
 import { ReachChecks } from "./reach-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
+import { answeredParts, partFor } from "./rejoin-steps.ts";
 import { SessionChecks } from "./session-checks.ts";
 import { StopChecks } from "./stop-checks.ts";
 import type { Truth } from "./truth.ts";
@@ -47,7 +48,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   answered(step: StoreStep, result: unknown): void {
     this.#sessions.answered(step, result);
-    this.#holds.answered(step, result);
+    for (const part of answeredParts(step, result)) this.#holds.answered(part.step, part.result);
     this.#stops.answered(step, result);
     this.admission.answered(step, result);
   }
@@ -58,8 +59,8 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   }
 
   recordPut(before: SandboxRecord | null, after: SandboxRecord): void {
-    const step = this.#step;
-    if (step === null) return;
+    if (this.#step === null) return;
+    const step = partFor(this.#step, after.sandboxId);
     this.#records.put(before, after, step);
     this.#reach.put(before, after, step);
     this.#holds.put(before, after, step);

@@ -13,8 +13,6 @@ export interface MetaRow {
   readonly epoch: Epoch;
   /** Of a store that is not shared. Ask `isRecovering`. */
   readonly recovering: boolean;
-  /** The last generation that was given. */
-  readonly generation: number;
 }
 
 export interface Tables {
@@ -28,6 +26,10 @@ export interface Tables {
   /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
   isRecovering(engine: string): boolean;
   endRecovery(engine: string): void;
+
+  /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
+  generation(): number;
+  putGeneration(generation: number): void;
 
   hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;

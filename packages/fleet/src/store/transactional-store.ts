@@ -4,6 +4,7 @@
  */
 
 import type { SandboxId } from "@sandlot/contract";
+import type { SharedEntries } from "./entries.ts";
 import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as making from "./transactions/creation.ts";
@@ -19,6 +20,7 @@ type Argument<Method extends keyof Store> = Store[Method] extends (argument: inf
 
 export abstract class TransactionalStore implements Store {
   abstract readonly kind: string;
+  readonly entries: SharedEntries | null = null;
   abstract readonly isShared: boolean;
   abstract watch(hint: () => void): () => void;
   abstract close(): Promise<void>;
@@ -117,6 +119,9 @@ export abstract class TransactionalStore implements Store {
 
   restore(request: Argument<"restore">) {
     return this.run("restore", "write", (tables) => recovering.restore(tables, request));
+  }
+  rejoin(request: Argument<"rejoin">) {
+    return this.run("rejoin", "write", (tables) => recovering.rejoin(tables, request));
   }
   adopt(request: Argument<"adopt">) {
     return this.run("adopt", "write", (tables) => recovering.adopt(tables, request));

@@ -123,7 +123,7 @@ export class Admission {
     const scope = answer?.scope ?? "fleet";
     const evicted = await this.#evictFor(scope, key.user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.
-    if (!evicted) await this.#refuseIfNoQueue(answer);
+    if (!evicted && !this.#hasPlace()) throw await this.#refusal(answer);
     return this.#wait(key, signal, attempt, scope);
   }
 
@@ -137,13 +137,18 @@ export class Admission {
     return answer;
   }
 
-  async #refuseIfNoQueue(full: Full | null): Promise<void> {
+  /** Take the place at once: after a wait it may be another caller's. */
+  #hasPlace(): boolean {
+    const { onFull, queueMax } = this.#parts.limits;
+    return onFull === "wait" && this.#queue.size < queueMax;
+  }
+
+  async #refusal(full: Full | null): Promise<SandlotError> {
     const { limits, store } = this.#parts;
     const { onFull, queueMax, max } = limits;
-    if (onFull === "wait" && this.#queue.size < queueMax) return;
     const counts = full?.counts ?? (await store.census());
-    if (onFull === "reject") throw this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
-    throw this.#exhausted({ scope: "queue", max: queueMax, counts });
+    if (onFull === "reject") return this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
+    return this.#exhausted({ scope: "queue", max: queueMax, counts });
   }
 
   #wait(

@@ -243,6 +243,22 @@ describe("after the store was emptied", () => {
     await using _lease = await stage.until(fleet.acquire({ thread: "t2" }));
   });
 
+  test("homes that recovery cannot read are reported as an event", async () => {
+    const stage = newStage(config);
+    const { backend, eventsOf } = await stage.open();
+    const { workspaces } = backend.proxy;
+    const latestGeneration: typeof workspaces.latestGeneration = async (onProblem) => {
+      onProblem?.("1 homes cannot be read, such as planted");
+      return 0;
+    };
+    Object.assign(workspaces, { latestGeneration });
+    stage.tables.empty();
+    await stage.advance(3 * LIFETIME_MS);
+    expect(eventsOf("housekeeping-failed")).toMatchObject([
+      { task: "recovery", problem: "1 homes cannot be read, such as planted" },
+    ]);
+  });
+
   test("generations go on growing", async () => {
     const stage = newStage(config);
     const { fleet } = await stage.open();
@@ -280,8 +296,7 @@ async function afterALossInThePast() {
   const stage = newStage({ sessionLifetimeMs: LIFETIME_MS });
   const before = await stage.open();
   // The first store counted from an hour later than the second will.
-  const meta = stage.tables.meta();
-  stage.tables.putMeta({ ...meta, generation: meta.generation + 3_600_000 });
+  stage.tables.putGeneration(stage.tables.now() + 3_600_000);
   const lease = await stage.until(before.fleet.acquire({ thread: "t1" }));
   const used = lease.generation;
   await lease.sandbox.files.write("/mnt/user-data/workspace/kept", "kept");
@@ -289,7 +304,7 @@ async function afterALossInThePast() {
   expect(await stage.until(before.fleet.destroy({ thread: "t1" }))).toBe("stopped");
   await stage.until(before.fleet.close());
   await stage.loseStore();
-  expect(stage.tables.meta().generation).toBeLessThan(used);
+  expect(stage.tables.generation()).toBeLessThan(used);
   return { stage, used, after: await stage.open() };
 }
 
