@@ -320,8 +320,5 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "S-92": ["after a crash a gateway of the same engine takes over, and the gateway of another engine does not"],
   "S-93": ["after a loss of the store each engine recovers by itself, and every thread stays where it was"],
   "S-94": ["room is made on the own engine only, and each engine has its own limit", "npm run sim › engine-limit"],
-  "S-95": [
-    "every gateway shows the whole fleet, with the engine of each sandbox",
-    "names the engine of each sandbox where there are several",
-  ],
+  "S-95": ["every gateway shows the whole fleet, with the engine of each sandbox"],
 };
