@@ -43,7 +43,8 @@ export async function openRows(world: World = systemWorld()): Promise<RowsHarnes
     rows,
     store: open(),
     second: async () => open(),
-    empty: async () => rows.lose(),
+    // The homes of threads stay.
+    empty: async () => void rows.beginEpoch(rows.epoch, world.randomHex(16) as Epoch),
     dispose: async () => {
       await Promise.all(opened.map((store) => store.close()));
     },
