@@ -83,7 +83,7 @@ export class SimRows {
   /** Whether the promise has its exception now, or its damage is still being repaired. */
   isExcepted(invariant: Invariant, detail: string): boolean {
     if (invariant === "rewind-is-noticed") return false;
-    for (const name of this.#damaged) if (detail.includes(name)) return true;
+    for (const name of this.#damaged) if (isNamed(detail, name)) return true;
     const { truth } = this.#parts;
     if (this.#isRepairing && [...truth.reachable()].every((engine) => truth.recoveredAt.has(engine)))
       this.#isRepairing = false;
@@ -157,8 +157,9 @@ export class SimRows {
     return body === null || (JSON.parse(body) as SandboxRecord).revision !== record.revision;
   }
 
-  #damage({ sandboxId, generation, user, thread }: SandboxRecord): void {
-    for (const name of [sandboxId, String(generation), `${user}/${thread}`]) this.#damaged.add(name);
+  #damage({ sandboxId, generation, ref, user, thread }: SandboxRecord): void {
+    for (const name of [sandboxId, String(generation), ref, `${user}/${thread}`])
+      if (name !== null) this.#damaged.add(name);
   }
 
   /** How long an object without a record may be left, and the rounds until it is seen and gone. */
@@ -247,4 +248,10 @@ export class SimRows {
 function splitOwner(owner: string): readonly [string, string] {
   const at = owner.indexOf("/");
   return [owner.slice(0, at), owner.slice(at + 1)];
+}
+
+/** As a whole word: `e1-3` is not `e1-31`. */
+function isNamed(detail: string, name: string): boolean {
+  const at = detail.indexOf(name);
+  return at >= 0 && !/[\w-]/.test(detail[at + name.length] ?? "");
 }

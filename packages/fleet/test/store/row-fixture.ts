@@ -9,7 +9,7 @@ import { systemWorld } from "../../src/world/system-world.ts";
 
 type CommitCall = (commit: Commit) => Promise<CommitAnswer>;
 
-export class DisturbedServer extends MemoryRowServer {
+class DisturbedServer extends MemoryRowServer {
   /** Every call so far, by name. */
   readonly calls: string[] = [];
   readonly commits: Commit[] = [];
