@@ -55,6 +55,8 @@ import type {
 
 export interface Store {
   readonly kind: string;
+  /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
+  readonly promise: "linearizable" | "may-rewind";
 
   // Sessions: who is alive.
   /** Renews (or with `register` begins) a session, heals lost releases, and returns the lost holds. */
@@ -129,6 +131,24 @@ export interface Store {
   /** Ends recovery if the store's epoch is still this one. */
   endRecovery(epoch: Epoch): Promise<void>;
 
+  // Moving to another store (`transfer/`).
+  /**
+   * Closes the store to instances: it begins no session while it has a mark. `importing` needs a store that no instance
+   * has used. Returns the present mark, which is another one if there was one already; `null`: the store was used.
+   */
+  beginTransfer(mark: Omit<TransferMark, "since">): Promise<TransferMark | null>;
+  /** Removes this mark. False: it is not there. */
+  endTransfer(mark: Pick<TransferMark, "state" | "id">): Promise<boolean>;
+  exportPage(after: ExportCursor | null, limit: number): Promise<ExportPage>;
+  /** Writes the rows that the store does not have yet, under the mark of this import. */
+  importRows(id: string, rows: readonly TransferRow[]): Promise<ImportAnswer>;
+  /** Ends the import, and with `isWhole` the recovery: the rows are then everything that the former store knew. */
+  finishImport(request: FinishImportRequest): Promise<boolean>;
+  /** The facts about the store itself, for operators. */
+  overview(): Promise<StoreOverview>;
+  /** A write that leaves nothing but one unused generation, to measure how long a write takes. */
+  probe(): Promise<void>;
+
   /** Calls `hint` when something may have changed. Returns an unsubscribe function. */
   watch(hint: () => void): () => void;
   close(): Promise<void>;
@@ -138,6 +158,48 @@ export interface StoreMeta {
   readonly epoch: Epoch;
   /** The store is new; during recovery it serves only holders that re-register. */
   readonly recovering: boolean;
+}
+
+/** Why a store serves no instance: an export has closed it, or an import into it has not ended. */
+export interface TransferMark {
+  readonly state: "moved" | "importing";
+  readonly id: string;
+  /** On the store's clock. */
+  readonly since: number;
+}
+
+/** A row of an export. Sessions are not exported: their processes belong to the former store. */
+export type TransferRow =
+  | { readonly kind: "tombstone"; readonly tombstone: Tombstone }
+  | { readonly kind: "record"; readonly record: SandboxRecord };
+
+/** The last record of the page before; `""`: before the first record. */
+export type ExportCursor = string;
+
+export interface ExportPage {
+  readonly rows: readonly TransferRow[];
+  readonly next: ExportCursor | null;
+}
+
+export type ImportAnswer =
+  | { readonly kind: "imported" }
+  /** The store has no mark of this import. */
+  | { readonly kind: "unmarked" }
+  /** The thread of this record has another record. */
+  | { readonly kind: "clash"; readonly sandboxId: SandboxId };
+
+export interface FinishImportRequest {
+  readonly id: string;
+  /** The former store's counter. */
+  readonly generation: number;
+  readonly isWhole: boolean;
+}
+
+export interface StoreOverview extends StoreMeta {
+  readonly generation: number;
+  /** The store's clock. */
+  readonly now: number;
+  readonly transfer: TransferMark | null;
 }
 
 export interface Session {

@@ -7,7 +7,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "./record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
@@ -22,6 +22,9 @@ export interface Tables {
 
   meta(): MetaRow;
   putMeta(meta: MetaRow): void;
+  /** A store with a mark begins no session. */
+  transfer(): TransferMark | null;
+  putTransfer(mark: TransferMark | null): void;
 
   hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;

@@ -11,6 +11,7 @@ import * as recovering from "./transactions/recovery.ts";
 import * as remoteLeases from "./transactions/remote-leases.ts";
 import * as ending from "./transactions/removal.ts";
 import * as sessions from "./transactions/sessions.ts";
+import * as transfer from "./transactions/transfer.ts";
 
 type Argument<Method extends keyof Store> = Store[Method] extends (argument: infer A, ...rest: never[]) => unknown
   ? A
@@ -18,6 +19,7 @@ type Argument<Method extends keyof Store> = Store[Method] extends (argument: inf
 
 export abstract class TransactionalStore implements Store {
   abstract readonly kind: string;
+  readonly promise: Store["promise"] = "linearizable";
   abstract watch(hint: () => void): () => void;
   abstract close(): Promise<void>;
   /** Runs `step` as one transaction. `operation` names it in errors. */
@@ -120,5 +122,30 @@ export abstract class TransactionalStore implements Store {
   }
   endRecovery(epoch: Argument<"endRecovery">) {
     return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch));
+  }
+
+  beginTransfer(mark: Argument<"beginTransfer">) {
+    return this.run("beginTransfer", "write", (tables) => transfer.beginTransfer(tables, mark));
+  }
+  endTransfer(mark: Argument<"endTransfer">) {
+    return this.run("endTransfer", "write", (tables) => transfer.endTransfer(tables, mark));
+  }
+  exportPage(...[after, limit]: Parameters<Store["exportPage"]>) {
+    return this.run("exportPage", "read", (tables) => transfer.exportPage(tables, after, limit));
+  }
+  importRows(...[id, rows]: Parameters<Store["importRows"]>) {
+    return this.run("importRows", "write", (tables) => transfer.importRows(tables, id, rows));
+  }
+  finishImport(request: Argument<"finishImport">) {
+    return this.run("finishImport", "write", (tables) => transfer.finishImport(tables, request));
+  }
+  overview() {
+    return this.run("overview", "read", (tables) => {
+      const { epoch, recovering, generation } = tables.meta();
+      return { epoch, recovering, generation, now: tables.now(), transfer: tables.transfer() };
+    });
+  }
+  probe() {
+    return this.run("probe", "write", (tables) => void making.nextGeneration(tables));
   }
 }

@@ -14,6 +14,7 @@ import { concurrencyCases } from "./store-suite/concurrency.ts";
 import { endingCases } from "./store-suite/ending.ts";
 import { holdingCases } from "./store-suite/holding.ts";
 import { makingCases } from "./store-suite/making.ts";
+import { movingCases } from "./store-suite/moving.ts";
 import { readingCases } from "./store-suite/reading.ts";
 import { recoveryCases } from "./store-suite/recovery.ts";
 import { remoteLeaseCases } from "./store-suite/remote-leases.ts";
@@ -49,6 +50,7 @@ const GROUPS: Readonly<Record<string, readonly StoreCase[]>> = {
   ending: endingCases,
   "remote leases": remoteLeaseCases,
   recovery: recoveryCases,
+  moving: movingCases,
   concurrency: concurrencyCases,
 };
 

@@ -2,7 +2,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, and bounded. */
@@ -19,6 +19,7 @@ export class MemoryTables implements Tables {
   readonly #tombstones = new Map<SandboxId, Tombstone>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
+  #transfer: TransferMark | null = null;
   /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
@@ -33,6 +34,7 @@ export class MemoryTables implements Tables {
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
+    this.#transfer = null;
   }
 
   /** Generations start at the present time, so that they do not repeat those of a lost store. */
@@ -56,6 +58,15 @@ export class MemoryTables implements Tables {
   putMeta(meta: MetaRow): void {
     this.changeCount += 1;
     this.#meta = meta;
+  }
+
+  transfer(): TransferMark | null {
+    return this.#transfer;
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.changeCount += 1;
+    this.#transfer = mark;
   }
 
   hasSession(instance: InstanceId): boolean {

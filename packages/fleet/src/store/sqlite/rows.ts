@@ -7,7 +7,7 @@ import type { SandboxId } from "@sandlot/contract";
 import { CorruptRow } from "../../world/sqlite-driver.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
-import type { Census, Session } from "../store.ts";
+import type { Census, Session, TransferMark } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
 
@@ -20,6 +20,13 @@ export function toMeta(row: Row | undefined): MetaRow {
     throw new CorruptRow("the row `meta` is damaged");
   }
   return { epoch: epoch as MetaRow["epoch"], recovering: recovering !== 0, generation };
+}
+
+export function toTransfer(row: Row | undefined): TransferMark | null {
+  if (row?.transfer === null) return null;
+  const value = parse(row?.transfer, "mark of a move");
+  if (!isTransfer(value)) throw new CorruptRow("the mark of a move is damaged");
+  return value;
 }
 
 export function toClock(row: Row | undefined): ClockRow {
@@ -86,7 +93,7 @@ function parse(text: unknown, what: string): unknown {
   }
 }
 
-function isRecord(value: unknown): value is SandboxRecord {
+export function isRecord(value: unknown): value is SandboxRecord {
   if (!isObject(value)) return false;
   return (
     isText(value.sandboxId) &&
@@ -169,7 +176,7 @@ function isIdentity(value: unknown): value is ProcessIdentity {
   );
 }
 
-function isTombstone(value: unknown): value is Tombstone {
+export function isTombstone(value: unknown): value is Tombstone {
   return (
     isObject(value) &&
     isText(value.sandboxId) &&
@@ -181,6 +188,11 @@ function isTombstone(value: unknown): value is Tombstone {
     isNumber(value.createdAt) &&
     isNumber(value.stoppedAt)
   );
+}
+
+function isTransfer(value: unknown): value is TransferMark {
+  if (!isObject(value) || (value.state !== "moved" && value.state !== "importing")) return false;
+  return isText(value.id) && isNumber(value.since);
 }
 
 function isObject(value: unknown): value is Row {

@@ -10,11 +10,22 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCensus, toCount, toMeta, toRecord, toRowid, toSandboxId, toSession, toTombstone } from "./rows.ts";
+import {
+  toCensus,
+  toCount,
+  toMeta,
+  toRecord,
+  toRowid,
+  toSandboxId,
+  toSession,
+  toTombstone,
+  toTransfer,
+} from "./rows.ts";
+import { READERS } from "./schema.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
@@ -50,6 +61,16 @@ export class SqliteTables implements Tables {
     this.changeCount += 1;
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
     this.#cache.meta = meta;
+  }
+
+  transfer(): TransferMark | null {
+    return toTransfer(this.#sql.transfer.get());
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.changeCount += 1;
+    const reader = mark === null ? READERS.unmarked : READERS.marked;
+    this.#sql.putTransfer.run(mark === null ? null : JSON.stringify(mark), reader);
   }
 
   hasSession(instance: InstanceId): boolean {
@@ -201,6 +222,8 @@ function prepareAll(db: DatabaseSync) {
   return {
     meta: prepare("SELECT epoch, recovering, generation FROM meta"),
     putMeta: prepare("UPDATE meta SET epoch = ?, recovering = ?, generation = ?"),
+    transfer: prepare("SELECT transfer FROM meta"),
+    putTransfer: prepare("UPDATE meta SET transfer = ?, min_reader = ?"),
     session: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions WHERE instance = ?"),
     hasSession: prepare("SELECT 1 FROM sessions WHERE instance = ?"),
     sessions: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions"),
