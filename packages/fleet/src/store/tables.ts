@@ -11,12 +11,15 @@ import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from 
 
 export interface MetaRow {
   readonly epoch: Epoch;
+  /** Of a store that is not shared. Ask `isRecovering`. */
   readonly recovering: boolean;
   /** The last generation that was given. */
   readonly generation: number;
 }
 
 export interface Tables {
+  /** Whether hosts with different engines use the store (`Store.isShared`). */
+  readonly isShared: boolean;
   /** The store's clock. */
   now(): number;
 
@@ -25,6 +28,9 @@ export interface Tables {
   /** A store with a mark begins no session. */
   transfer(): TransferMark | null;
   putTransfer(mark: TransferMark | null): void;
+  /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
+  isRecovering(engine: string): boolean;
+  endRecovery(engine: string): void;
 
   hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;
@@ -45,9 +51,16 @@ export interface Tables {
   /** Counts all records, or one user's. */
   census(user: UserId | null): Census;
   countOf(user: UserId): number;
+  /** The records of one engine. Not shared: all records. */
+  countOn(engine: string): number;
   /** Inserts or replaces. The key `(user, thread)` must be free or its own. */
   putRecord(record: SandboxRecord): void;
   deleteRecord(sandboxId: SandboxId): void;
+
+  /** The engine on which a thread lives, also while it has no sandbox, and over epochs. Not shared: always `null`. */
+  homeOf(user: UserId, thread: ThreadId): string | null;
+  putHome(user: UserId, thread: ThreadId, engine: string): void;
+  dropHome(user: UserId, thread: ThreadId): void;
 
   tombstone(sandboxId: SandboxId): Tombstone | null;
   /** The newest first, at most `limit`. */
