@@ -10,7 +10,14 @@ import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-ta
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
-import type { Census, ListFilter, Session, TombstoneFilter } from "../../../packages/fleet/src/store/store.ts";
+import type {
+  Census,
+  ListFilter,
+  Session,
+  ThreadHome,
+  TombstoneFilter,
+  TransferMark,
+} from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
 import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
@@ -94,6 +101,22 @@ export class WatchedTables implements Tables {
     this.#rows.putMeta(meta);
   }
 
+  generation(): number {
+    return this.#rows.generation();
+  }
+
+  putGeneration(generation: number): void {
+    this.#rows.putGeneration(generation);
+  }
+
+  transfer(): TransferMark | null {
+    return this.#rows.transfer();
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.#rows.putTransfer(mark);
+  }
+
   isRecovering(engine: string): boolean {
     return this.#rows.isRecovering(engine);
   }
@@ -168,6 +191,10 @@ export class WatchedTables implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return this.#rows.homeOf(user, thread);
+  }
+
+  homes(): readonly ThreadHome[] {
+    return this.#rows.homes();
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

@@ -271,7 +271,7 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     remedy: "Wait for `retryAfterMs`; recovery lasts one session lifetime.",
   },
   store_moved: {
-    status: 503,
+    status: 409,
     retryable: false,
     message: ({ state, since }) =>
       state === "moved"

@@ -154,7 +154,7 @@ export interface Store {
   exportPage(after: ExportCursor | null, limit: number): Promise<ExportPage>;
   /** Writes the rows that the store does not have yet, under the mark of this import. */
   importRows(id: string, rows: readonly TransferRow[]): Promise<ImportAnswer>;
-  /** Ends the import, and with `isWhole` the recovery: the rows are then everything that the former store knew. */
+  /** Ends the import, and the recovery of the engines of which it is whole. */
   finishImport(request: FinishImportRequest): Promise<boolean>;
   /** The facts about the store itself, for operators. */
   overview(): Promise<StoreOverview>;
@@ -183,9 +183,17 @@ export interface TransferMark {
 /** A row of an export. Sessions are not exported: their processes belong to the former store. */
 export type TransferRow =
   | { readonly kind: "tombstone"; readonly tombstone: Tombstone }
+  | { readonly kind: "home"; readonly home: ThreadHome }
   | { readonly kind: "record"; readonly record: SandboxRecord };
 
-/** The last record of the page before; `""`: before the first record. */
+/** The engine on which a thread lives. */
+export interface ThreadHome {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  readonly engine: string;
+}
+
+/** The last row of the page before. Only `exportPage` understands it. */
 export type ExportCursor = string;
 
 export interface ExportPage {
@@ -197,6 +205,8 @@ export type ImportAnswer =
   | { readonly kind: "imported" }
   /** The store has no mark of this import. */
   | { readonly kind: "unmarked" }
+  /** An instance has served from this store and this record's engine before. */
+  | { readonly kind: "used"; readonly engine: string }
   /** The thread of this record has another record. */
   | { readonly kind: "clash"; readonly sandboxId: SandboxId };
 
@@ -204,7 +214,8 @@ export interface FinishImportRequest {
   readonly id: string;
   /** The former store's counter. */
   readonly generation: number;
-  readonly isWhole: boolean;
+  /** The engines of which the import has everything that there is to know. Not shared: any engine stands for all. */
+  readonly recovered: readonly string[];
 }
 
 export interface StoreOverview extends StoreMeta {

@@ -7,14 +7,12 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "./record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "./store.ts";
+import type { Census, ListFilter, Session, ThreadHome, TombstoneFilter, TransferMark } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
   /** Of a store that is not shared. Ask `isRecovering`. */
   readonly recovering: boolean;
-  /** The last generation that was given. */
-  readonly generation: number;
 }
 
 export interface Tables {
@@ -31,6 +29,10 @@ export interface Tables {
   /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
   isRecovering(engine: string): boolean;
   endRecovery(engine: string): void;
+
+  /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
+  generation(): number;
+  putGeneration(generation: number): void;
 
   hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;
@@ -59,6 +61,8 @@ export interface Tables {
 
   /** The engine on which a thread lives, also while it has no sandbox, and over epochs. Not shared: always `null`. */
   homeOf(user: UserId, thread: ThreadId): string | null;
+  /** Every thread's, in no particular order. */
+  homes(): readonly ThreadHome[];
   putHome(user: UserId, thread: ThreadId, engine: string): void;
   dropHome(user: UserId, thread: ThreadId): void;
 

@@ -146,10 +146,7 @@ export abstract class TransactionalStore implements Store {
     return this.run("finishImport", "write", (tables) => transfer.finishImport(tables, request));
   }
   overview() {
-    return this.run("overview", "read", (tables) => {
-      const { epoch, recovering, generation } = tables.meta();
-      return { epoch, recovering, generation, now: tables.now(), transfer: tables.transfer() };
-    });
+    return this.run("overview", "write", (tables) => transfer.overview(tables));
   }
   probe() {
     return this.run("probe", "write", (tables) => void making.nextGeneration(tables));

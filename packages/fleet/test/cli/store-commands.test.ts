@@ -100,7 +100,7 @@ test("export ends the sessions of dead processes and closes the store", async ()
   expect([code, stderr]).toEqual([0, expect.stringContaining("keep it secret")]);
   expect(statSync(file("out.jsonl")).mode & 0o777).toBe(0o600);
   const lines = readFileSync(file("out.jsonl"), "utf8").trimEnd().split("\n");
-  expect(lines.length).toBe(1 + 1 + 3 + 1);
+  expect(lines.length).toBe(1 + 1 + 3 + 1 + 1);
   const { code: refused, stderr: why } = await runHere(["ps"], { SANDLOT_HOME: home });
   expect([refused, why]).toEqual([1, expect.stringContaining("sandlot store resume")]);
   expect((await cli("status")).stdout).toContain("(moved)");
@@ -185,7 +185,7 @@ test("a damaged file is named, and no store is made", async () => {
     [whole.replace("token-1", "token-9"), "its checksum differs"],
     [[...lines.slice(0, 2), ...lines.slice(3)].join("\n"), "some are missing"],
     [`${whole}{}\n`, "more after its last line"],
-    [whole.replace('"state":"ready"', '"state":"lost"'), "neither a record nor a tombstone"],
+    [whole.replace('"state":"ready"', '"state":"lost"'), "a line is of no known kind"],
     ["", "it is empty"],
     ["{]\n", "not JSON"],
     [`${"x".repeat(5_000_000)}\n`, "a line is too long"],

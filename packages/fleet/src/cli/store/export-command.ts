@@ -7,8 +7,10 @@
 import { open, rm } from "node:fs/promises";
 import { resolve } from "node:path";
 import { SandlotError } from "@sandlot/contract";
+import type { Settings } from "../../config/settings.ts";
 import { lineSink } from "../../store/transfer/export-file.ts";
 import { type ExportRequest, type ExportSink, exportStore } from "../../store/transfer/export-store.ts";
+import type { World } from "../../world/world.ts";
 import { onThisMachine } from "../host-trouble.ts";
 import { withProgress } from "../progress.ts";
 import { printJson, type Terminal } from "../terminal.ts";
@@ -36,7 +38,8 @@ export async function exportCommand(
   const rows = await withProgress(terminal, "Exporting", () =>
     withStore(found, false, ({ store, world, description, settings }) => {
       const lifetimeMs = settings.sessionLifetimeMs;
-      const request = { world, store, description, lifetimeMs, isWhole: !whileRunning, signal };
+      const engineOf = engineNames(settings, world);
+      const request = { world, store, description, lifetimeMs, isWhole: !whileRunning, engineOf, signal };
       return path === null ? exportStore(request, toStandardOutput(terminal)) : exportTo(path, request);
     }),
   );
@@ -50,6 +53,26 @@ export async function exportCommand(
       ? "The sandboxes are not in it: instances were free to change them. A store made from it finds them by recovery.\n"
       : "The store is closed: no instance can use it until `sandlot store resume`.\n",
   );
+}
+
+/** The backend is opened only for records that an older version wrote without their engine. */
+function engineNames(settings: Settings, world: World): ExportRequest["engineOf"] {
+  let opened: Promise<string> | null = null;
+  return async ({ backend }) => {
+    if (backend !== settings.backend) return null;
+    opened ??= engineIdOf(settings, world);
+    return opened;
+  };
+}
+
+async function engineIdOf(settings: Settings, world: World): Promise<string> {
+  const { openBackend } = await import("../../open-fleet.ts");
+  const backend = await openBackend(settings, world);
+  try {
+    return backend.engineId;
+  } finally {
+    await backend.close();
+  }
 }
 
 async function exportTo(path: string, request: ExportRequest): Promise<number> {

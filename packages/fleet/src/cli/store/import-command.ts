@@ -27,10 +27,10 @@ export async function importCommand(
 ): Promise<void> {
   const path = resolve(file);
   const found = await findTarget(terminal, options);
-  const { header, counts } = await withProgress(terminal, "Checking the file", () => checked(path));
+  const { header, counts, withoutEngine } = await withProgress(terminal, "Checking the file", () => checked(path));
   const work = () =>
     withStore(found, true, ({ store, description }) =>
-      importStore({ store, description, header, rows: rowsOf(chunksOf(path)), file: path, signal }),
+      importStore({ store, description, header, withoutEngine, rows: rowsOf(chunksOf(path)), file: path, signal }),
     );
   await withProgress(terminal, "Importing", work);
   const { isWhole } = header;

@@ -1,7 +1,7 @@
 /** `sandlot store status`: where the store is, what is in it, who uses it, and how fast it answers. */
 
 import { isBlank, isParked, type SandboxRecord } from "../../store/record.ts";
-import type { Session } from "../../store/store.ts";
+import type { Session, Store } from "../../store/store.ts";
 import { showSize } from "../../world/units.ts";
 import type { World } from "../../world/world.ts";
 import { withProgress } from "../progress.ts";
@@ -28,6 +28,7 @@ async function statusOf({ store, entry, settings, description, world }: OpenedSt
   const { now, ...overview } = await store.overview();
   const sessions = await store.sessions();
   const records = await store.list();
+  const engines = await enginesOf(store, sessions, records);
   const readMs = await median(world, () => store.overview());
   const writeMs = await median(world, () => store.probe());
   const sizeBytes = (await entry.sizeBytes?.(settings.store)) ?? null;
@@ -38,7 +39,7 @@ async function statusOf({ store, entry, settings, description, world }: OpenedSt
     promise: store.promise,
     ...overview,
     sandboxes,
-    engines: enginesOf(records),
+    engines,
     sessions: sessions.map((session) => sessionOf(session, now)),
     latencyMs: { read: readMs, write: writeMs },
     sizeBytes,
@@ -55,14 +56,21 @@ function countsOf(records: readonly SandboxRecord[]): Counts {
   return counts;
 }
 
-function enginesOf(records: readonly SandboxRecord[]) {
-  const engines = Map.groupBy(records, ({ backend }) => backend);
-  return [...engines].sort().map(([engine, own]) => ({ engine, ...countsOf(own) }));
+/** Every engine that a record or a session names. Nothing is ended on one without a session: it is out of reach. */
+async function enginesOf(store: Store, sessions: readonly Session[], records: readonly SandboxRecord[]) {
+  const names = new Set([...sessions.flatMap(({ engines }) => engines), ...records.map(({ engine }) => engine)]);
+  const engines = [...names].sort().map(async (engine) => ({
+    engine,
+    recovering: (await store.meta(engine)).recovering,
+    sessions: sessions.filter((session) => session.engines.includes(engine)).length,
+    ...countsOf(records.filter((record) => record.engine === engine)),
+  }));
+  return Promise.all(engines);
 }
 
 /** The beat's age is on the store's clock: it may be wrong by a step of that clock, and nothing is decided by it. */
-function sessionOf({ instance, beat, lastBeatAt, identity }: Session, now: number) {
-  return { instance, beat, beatAgeMs: Math.max(0, now - lastBeatAt), process: identity.pid };
+function sessionOf({ instance, beat, lastBeatAt, identity, engines, address }: Session, now: number) {
+  return { instance, beat, beatAgeMs: Math.max(0, now - lastBeatAt), process: identity.pid, engines, address };
 }
 
 async function median(world: World, probe: () => Promise<unknown>): Promise<number> {
@@ -95,16 +103,18 @@ function print(terminal: Terminal, status: Status): void {
   ];
   for (const [name, fact] of facts) terminal.out(`${name.padEnd(10)}  ${fact}\n`);
   if (status.engines.length > 0) {
-    const rows = status.engines.map((one) => [one.engine, ...STATES.map((state) => String(one[state]))]);
-    printTable(terminal, ["ENGINE", ...STATES.map((state) => state.toUpperCase())], rows);
+    const rows = status.engines.map((one) => [
+      ...[one.engine || "-", String(one.sessions), ...STATES.map((state) => String(one[state]))],
+    ]);
+    printTable(terminal, ["ENGINE", "INSTANCES", ...STATES.map((state) => state.toUpperCase())], rows);
   }
   if (status.sessions.length === 0) terminal.out("No instance uses it.\n");
   else printSessions(terminal, status.sessions);
 }
 
 function printSessions(terminal: Terminal, sessions: Status["sessions"]): void {
-  const rows = sessions.map(({ instance, process, beat, beatAgeMs }) => [
-    ...[instance, String(process), String(beat), `${(beatAgeMs / 1_000).toFixed(1)}s`],
+  const rows = sessions.map(({ instance, process, beat, beatAgeMs, address }) => [
+    ...[instance, String(process), String(beat), `${(beatAgeMs / 1_000).toFixed(1)}s`, address ?? "-"],
   ]);
-  printTable(terminal, ["INSTANCE", "PROCESS", "BEAT", "AGE"], rows);
+  printTable(terminal, ["INSTANCE", "PROCESS", "BEAT", "AGE", "ADDRESS"], rows);
 }

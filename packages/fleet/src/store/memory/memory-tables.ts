@@ -2,7 +2,7 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "../store.ts";
+import type { Census, ListFilter, Session, ThreadHome, TombstoneFilter, TransferMark } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 
 /** Enough to explain yesterday, and bounded. */
@@ -24,6 +24,7 @@ export class MemoryTables implements Tables {
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   #transfer: TransferMark | null = null;
+  #generation = 0;
   /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
@@ -42,11 +43,11 @@ export class MemoryTables implements Tables {
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
     this.#transfer = null;
+    this.#generation = 0;
   }
 
-  /** Generations start at the present time, so that they do not repeat those of a lost store. */
   #firstMeta(): MetaRow {
-    return { epoch: this.#newEpoch(), recovering: true, generation: this.now() };
+    return { epoch: this.#newEpoch(), recovering: true };
   }
 
   watch(hint: () => void): () => void {
@@ -74,6 +75,15 @@ export class MemoryTables implements Tables {
   putTransfer(mark: TransferMark | null): void {
     this.changeCount += 1;
     this.#transfer = mark;
+  }
+
+  generation(): number {
+    return this.#generation;
+  }
+
+  putGeneration(generation: number): void {
+    this.changeCount += 1;
+    this.#generation = generation;
   }
 
   isRecovering(engine: string): boolean {
@@ -171,6 +181,11 @@ export class MemoryTables implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return this.#homes.get(user)?.get(thread) ?? null;
+  }
+
+  homes(): readonly ThreadHome[] {
+    const users = [...this.#homes];
+    return users.flatMap(([user, threads]) => [...threads].map(([thread, engine]) => ({ user, thread, engine })));
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

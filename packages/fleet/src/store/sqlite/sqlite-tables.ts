@@ -15,6 +15,7 @@ import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
 import {
+  type StoredMeta,
   sessionText,
   toCensus,
   toCount,
@@ -55,11 +56,27 @@ export class SqliteTables implements Tables {
   }
 
   meta(): MetaRow {
+    return this.#storedMeta();
+  }
+
+  putMeta({ epoch, recovering }: MetaRow): void {
+    this.#putStoredMeta({ ...this.#storedMeta(), epoch, recovering });
+  }
+
+  generation(): number {
+    return this.#storedMeta().generation;
+  }
+
+  putGeneration(generation: number): void {
+    this.#putStoredMeta({ ...this.#storedMeta(), generation });
+  }
+
+  #storedMeta(): StoredMeta {
     this.#cache.meta ??= toMeta(this.#sql.meta.get());
     return this.#cache.meta;
   }
 
-  putMeta(meta: MetaRow): void {
+  #putStoredMeta(meta: StoredMeta): void {
     this.changeCount += 1;
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
     this.#cache.meta = meta;
@@ -164,6 +181,10 @@ export class SqliteTables implements Tables {
 
   homeOf(): null {
     return null;
+  }
+
+  homes(): readonly never[] {
+    return [];
   }
 
   putHome(): void {}

@@ -14,12 +14,14 @@
  * Every step works on one page, so a crash leaves a marked store. Repeating an import skips the rows that are there.
  */
 
-import { isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
+import { isAnonymous, isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type {
   ExportCursor,
   ExportPage,
   FinishImportRequest,
   ImportAnswer,
+  StoreOverview,
+  ThreadHome,
   TransferMark,
   TransferRow,
 } from "../store.ts";
@@ -39,8 +41,9 @@ export function beginTransfer(tables: Tables, { state, id }: Omit<TransferMark, 
   return mark;
 }
 
+/** A shared store recovers by engine: `importRows` asks for that of each record. */
 function isUsed(tables: Tables): boolean {
-  return tables.countAll() > 0 || tables.sessions().length > 0 || !tables.meta().recovering;
+  return tables.countAll() > 0 || tables.sessions().length > 0 || (!tables.isShared && !tables.isRecovering(""));
 }
 
 export function endTransfer(tables: Tables, { state, id }: Pick<TransferMark, "state" | "id">): boolean {
@@ -54,41 +57,73 @@ function isMarked(tables: Tables, state: TransferMark["state"], id: string): boo
   return mark?.state === state && mark.id === id;
 }
 
-/** The first page has the tombstones, the others the records in the order of their ids. */
+/** The first page has the tombstones. Then come the homes, then the records, each in the order of their keys. */
 export function exportPage(tables: Tables, after: ExportCursor | null, limit: number): ExportPage {
   if (after === null) {
     const newestFirst = tables.tombstones({ idPrefix: "" }, TOMBSTONES_MAX);
-    return { rows: newestFirst.toReversed().map((tombstone) => ({ kind: "tombstone", tombstone })), next: "" };
+    return { rows: newestFirst.toReversed().map((tombstone) => ({ kind: "tombstone", tombstone })), next: HOMES };
   }
-  const left = tables.records().filter(({ sandboxId }) => sandboxId > after);
-  const page = left.sort((one, other) => (one.sandboxId < other.sandboxId ? -1 : 1)).slice(0, limit);
-  const rows: TransferRow[] = page.map((record) => ({ kind: "record", record: exported(record, tables.now()) }));
-  return { rows, next: left.length > page.length ? (page.at(-1)?.sandboxId ?? null) : null };
+  if (after.startsWith(HOMES)) {
+    const homes = pageOf(tables.homes(), homeKey, after, limit);
+    return { rows: homes.page.map((home) => ({ kind: "home", home })), next: homes.next ?? RECORDS };
+  }
+  const records = pageOf(tables.records(), ({ sandboxId }) => `${RECORDS}${sandboxId}`, after, limit);
+  const now = tables.now();
+  return {
+    rows: records.page.map((record) => ({ kind: "record", record: exported(record, now) })),
+    next: records.next,
+  };
+}
+
+const HOMES = "home/";
+const RECORDS = "record/";
+
+/** Neither a user nor a thread has a slash. */
+function homeKey({ user, thread }: ThreadHome): string {
+  return `${HOMES}${user}/${thread}`;
+}
+
+/** `next`: the key of the last row, if more follow. */
+function pageOf<Row>(rows: readonly Row[], keyOf: (row: Row) => string, after: string, limit: number) {
+  const left = rows.map((row) => ({ key: keyOf(row), row })).filter(({ key }) => key > after);
+  const page = left.sort((one, other) => (one.key < other.key ? -1 : 1)).slice(0, limit);
+  return { page: page.map(({ row }) => row), next: left.length > page.length ? (page.at(-1)?.key ?? null) : null };
 }
 
 /** As if the sessions of its holders had ended. Remote leases stay, with a beat that no observer has seen. */
-function exported(record: SandboxRecord, now: number): SandboxRecord {
+function exported(record: SandboxRecord): SandboxRecord {
   if (record.state !== "ready" || !isHeld(record)) return record;
-  const left: ReadyRecord = { ...withRenewedLeases(record), holders: {} };
   const wasHeld = Object.keys(record.holders).length > 0;
-  const used = wasHeld ? { ...left, arrival: null } : left;
-  return isHeld(used) ? used : { ...used, parkedAt: record.parkedAt ?? now };
+  return { ...withRenewedLeases(record), holders: {}, arrival: wasHeld ? null : record.arrival };
 }
 
+/** A page is written as a whole, or not at all. */
 export function importRows(tables: Tables, id: string, rows: readonly TransferRow[]): ImportAnswer {
   if (!isMarked(tables, "importing", id)) return { kind: "unmarked" };
-  const clash = rows.find((row) => row.kind === "record" && isClash(tables, row.record));
-  if (clash?.kind === "record") return { kind: "clash", sandboxId: clash.record.sandboxId };
+  for (const row of rows) {
+    if (row.kind !== "record") continue;
+    if (!tables.isRecovering(row.record.engine)) return { kind: "used", engine: row.record.engine };
+    if (isClash(tables, row.record)) return { kind: "clash", sandboxId: row.record.sandboxId };
+  }
   const now = tables.now();
   for (const row of rows) {
     if (row.kind === "tombstone") putTombstone(tables, row.tombstone, now);
-    else if (tables.record(row.record.sandboxId) === null) insert(tables, notLaterThan(row.record, now));
+    else if (row.kind === "home") tables.putHome(row.home.user, row.home.thread, row.home.engine);
+    else if (tables.record(row.record.sandboxId) === null) writeRecord(tables, atTime(row.record, now));
   }
   raiseGeneration(tables, Math.max(0, ...rows.map(generationOf)));
   return { kind: "imported" };
 }
 
+/** The record of a store of one host is also its thread's home. */
+function writeRecord(tables: Tables, record: SandboxRecord): void {
+  insert(tables, record);
+  const { user, thread, engine } = record;
+  if (user !== null && thread !== null && !isAnonymous(thread)) tables.putHome(user, thread, engine);
+}
+
 function generationOf(row: TransferRow): number {
+  if (row.kind === "home") return 0;
   return row.kind === "tombstone" ? row.tombstone.generation : row.record.generation;
 }
 
@@ -102,16 +137,25 @@ function putTombstone(tables: Tables, tombstone: Tombstone, now: number): void {
   tables.putTombstone({ ...tombstone, stoppedAt: Math.min(tombstone.stoppedAt, now) });
 }
 
-/** The clock of the former store may be ahead. A sandbox that was parked in the future would be idle too late. */
-function notLaterThan<R extends SandboxRecord>(record: R, now: number): R {
-  const parkedAt = record.parkedAt === null ? null : Math.min(record.parkedAt, now);
-  return { ...record, createdAt: Math.min(record.createdAt, now), parkedAt };
+/**
+ * The clock of the former store may be ahead, and a sandbox that was parked in the future would be idle too late. A
+ * sandbox whose holders were left behind is parked now.
+ */
+function atTime<R extends SandboxRecord>(record: R, now: number): R {
+  const createdAt = Math.min(record.createdAt, now);
+  if (record.state !== "ready" || isHeld(record)) return { ...record, createdAt };
+  return { ...record, createdAt, parkedAt: Math.min(record.parkedAt ?? now, now) };
 }
 
-export function finishImport(tables: Tables, { id, generation, isWhole }: FinishImportRequest): boolean {
+export function finishImport(tables: Tables, { id, generation, recovered }: FinishImportRequest): boolean {
   if (!isMarked(tables, "importing", id)) return false;
   raiseGeneration(tables, generation);
-  if (isWhole) tables.putMeta({ ...tables.meta(), recovering: false });
+  for (const engine of recovered) tables.endRecovery(engine);
   tables.putTransfer(null);
   return true;
+}
+
+export function overview(tables: Tables): StoreOverview {
+  const { epoch, recovering } = tables.meta();
+  return { epoch, recovering, generation: tables.generation(), now: tables.now(), transfer: tables.transfer() };
 }

@@ -2,8 +2,10 @@
  * The file of an export: lines of JSON.
  *
  *   {"sandlot":"store","version":1,"id":…,"store":…,"at":…,"epoch":…,"generation":…,"isWhole":…}
- *   {"tombstone":{…}}      any number
- *   {"record":{…}}         any number
+ *   {"tombstone":{…}}      any number of each
+ *   {"home":{…}}
+ *   {"record":{…}}
+ *   {"engine":{"id":"…","isRecovered":true}}
  *   {"end":{"rows":N,"sha256":"…"}}
  *
  * The hash is that of all bytes before the last line. A file without that line was cut off, or its export has failed.
@@ -12,8 +14,8 @@
 
 import { createHash } from "node:crypto";
 import { isRecord, isTombstone } from "../sqlite/rows.ts";
-import type { TransferRow } from "../store.ts";
-import type { ExportHeader, ExportSink } from "./export-store.ts";
+import type { ThreadHome } from "../store.ts";
+import type { ExportedRow, ExportHeader, ExportSink } from "./export-store.ts";
 
 const VERSION = 1;
 /** Far more than a record has: a longer line is no export. */
@@ -41,7 +43,9 @@ function lineOf(value: object): string {
   return `${JSON.stringify(value)}\n`;
 }
 
-function bodyOf(row: TransferRow): object {
+function bodyOf(row: ExportedRow): object {
+  if (row.kind === "engine") return { engine: { id: row.engine, isRecovered: row.isRecovered } };
+  if (row.kind === "home") return { home: row.home };
   return row.kind === "tombstone" ? { tombstone: row.tombstone } : { record: row.record };
 }
 
@@ -53,13 +57,16 @@ export class BadExport extends Error {
 export interface ExportFile {
   readonly header: ExportHeader;
   /** How many rows of each kind. */
-  readonly counts: Readonly<Record<TransferRow["kind"], number>>;
+  readonly counts: Readonly<Record<ExportedRow["kind"], number>>;
+  /** The first record without an engine, if there is one: only a store of one host can take it. */
+  readonly withoutEngine: string | null;
 }
 
 /** Checks a whole file. Rejects with `BadExport`. */
 export async function checkFile(chunks: AsyncIterable<Buffer>): Promise<ExportFile> {
   const hash = createHash("sha256");
-  const counts = { tombstone: 0, record: 0 };
+  const counts = { tombstone: 0, home: 0, record: 0, engine: 0 };
+  let withoutEngine: string | null = null;
   let header: ExportHeader | null = null;
   let isEnded = false;
   for await (const line of linesOf(chunks)) {
@@ -67,19 +74,27 @@ export async function checkFile(chunks: AsyncIterable<Buffer>): Promise<ExportFi
     const value = parse(line);
     if (header === null) header = toHeader(value);
     else if ("end" in value) {
-      checkEnd(value.end, counts.tombstone + counts.record, hash.digest("hex"));
+      checkEnd(
+        value.end,
+        Object.values(counts).reduce((sum, count) => sum + count, 0),
+        hash.digest("hex"),
+      );
       isEnded = true;
       continue;
-    } else counts[toRow(value).kind] += 1;
+    } else {
+      const row = toRow(value);
+      counts[row.kind] += 1;
+      if (row.kind === "record" && row.record.engine === "") withoutEngine ??= row.record.sandboxId;
+    }
     hash.update(line).update("\n");
   }
   if (header === null) throw new BadExport("it is empty");
   if (!isEnded) throw new BadExport("it is cut off: its last line is missing");
-  return { header, counts };
+  return { header, counts, withoutEngine };
 }
 
 /** The rows of a file that was checked. */
-export async function* rowsOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<TransferRow> {
+export async function* rowsOf(chunks: AsyncIterable<Buffer>): AsyncGenerator<ExportedRow> {
   let isFirst = true;
   for await (const line of linesOf(chunks)) {
     const value = parse(line);
@@ -128,14 +143,30 @@ function toHeader(value: Fields): ExportHeader {
   return { id, store, at, epoch, generation, isWhole };
 }
 
-function toRow({ tombstone, record }: Fields): TransferRow {
+function toRow({ tombstone, home, record, engine }: Fields): ExportedRow {
   if (isTombstone(tombstone)) return { kind: "tombstone", tombstone };
-  if (isRecord(record)) return { kind: "record", record };
-  throw new BadExport("it is damaged: a line is neither a record nor a tombstone");
+  if (isHome(home)) return { kind: "home", home };
+  if (isRecord(record) && typeof record.engine === "string") return { kind: "record", record };
+  if (isEngine(engine)) return { kind: "engine", engine: engine.id, isRecovered: engine.isRecovered };
+  throw new BadExport("it is damaged: a line is of no known kind");
+}
+
+function isHome(value: unknown): value is ThreadHome {
+  const { user, thread, engine } = fieldsOf(value);
+  return typeof user === "string" && typeof thread === "string" && typeof engine === "string";
+}
+
+function isEngine(value: unknown): value is { readonly id: string; readonly isRecovered: boolean } {
+  const { id, isRecovered } = fieldsOf(value);
+  return typeof id === "string" && typeof isRecovered === "boolean";
+}
+
+function fieldsOf(value: unknown): Fields {
+  return typeof value === "object" && value !== null ? (value as Fields) : {};
 }
 
 function checkEnd(end: unknown, rows: number, sha256: string): void {
-  const found = typeof end === "object" && end !== null ? (end as Fields) : {};
+  const found = fieldsOf(end);
   if (found.rows !== rows)
     throw new BadExport(`it has ${rows} rows instead of ${String(found.rows)}: some are missing`);
   if (found.sha256 !== sha256) throw new BadExport("it was changed since its export: its checksum differs");

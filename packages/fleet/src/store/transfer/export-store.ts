@@ -5,8 +5,8 @@
  *   everything it will ever know. The mark stays after the export: two stores with the same sandboxes would end each
  *   other's. `sandlot store resume` removes it.
  * - while running: no mark, and no records. A record that is older than its sandbox is worse than none: a fleet that
- *   trusted it would end sandboxes that are held, or start a second one for a thread. Such a file brings tombstones and
- *   the generation counter; the sandboxes come back through recovery, as after a loss of the store.
+ *   trusted it would end sandboxes that are held, or start a second one for a thread. Such a file brings tombstones,
+ *   the homes of threads and the generation counter; the sandboxes come back through recovery, as after a loss of the store.
  *
  * An export judges peers like an instance (rule 6): a session is dead when its process is known to be gone, or when its
  * beat has not changed for a whole lifetime. A store that does not answer fails the export, so the view is unbroken.
@@ -15,6 +15,7 @@
 import { type InstanceId, SandlotError } from "@sandlot/contract";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { SandboxRecord } from "../record.ts";
 import type { Session, Store, TransferRow } from "../store.ts";
 
 /** Rows in memory at a time. */
@@ -27,6 +28,8 @@ export interface ExportRequest {
   readonly description: string;
   readonly lifetimeMs: number;
   readonly isWhole: boolean;
+  /** The engine of a record that an older version wrote without one; `null`: unknown. */
+  engineOf(record: SandboxRecord): Promise<string | null>;
   readonly signal: AbortSignal;
 }
 
@@ -40,10 +43,15 @@ export interface ExportHeader {
   readonly isWhole: boolean;
 }
 
+/** A row of the store, or an engine: `isRecovered` says that the export has everything that there is to know of it. */
+export type ExportedRow =
+  | TransferRow
+  | { readonly kind: "engine"; readonly engine: string; readonly isRecovered: boolean };
+
 /** The destination of an export. */
 export interface ExportSink {
   begin(header: ExportHeader): Promise<void>;
-  write(rows: readonly TransferRow[]): Promise<void>;
+  write(rows: readonly ExportedRow[]): Promise<void>;
   /** The sink has everything, also after a crash. */
   end(): Promise<void>;
 }
@@ -70,20 +78,37 @@ function moving(since: number): SandlotError {
   return new SandlotError("store_moved", { state: "importing", since });
 }
 
-async function writeAll({ store, isWhole, signal }: ExportRequest, id: string, sink: ExportSink): Promise<number> {
+async function writeAll(request: ExportRequest, id: string, sink: ExportSink): Promise<number> {
+  const { store, isWhole, signal } = request;
   const { epoch, generation, now } = await store.overview();
   await sink.begin({ id, store: store.kind, at: now, epoch, generation, isWhole });
+  const engines = new Set<string>();
   let written = 0;
   let after: string | null = null;
   do {
     signal.throwIfAborted();
     const page = await store.exportPage(after, PAGE_ROWS);
-    await sink.write(page.rows);
-    written += page.rows.length;
+    const rows: TransferRow[] = [];
+    for (const row of page.rows) {
+      const named = row.kind === "record" ? { ...row, record: await withEngine(request, row.record) } : row;
+      if (named.kind === "home") engines.add(named.home.engine);
+      else if (named.kind === "record") engines.add(named.record.engine);
+      if (isWhole || named.kind !== "record") rows.push(named);
+    }
+    await sink.write(rows);
+    written += rows.length;
     after = page.next;
-  } while (after !== null && isWhole);
+  } while (after !== null);
+  for (const engine of isWhole ? engines : []) {
+    const { recovering } = await store.meta(engine);
+    await sink.write([{ kind: "engine", engine, isRecovered: !recovering }]);
+  }
   await sink.end();
   return written;
+}
+
+async function withEngine({ engineOf }: ExportRequest, record: SandboxRecord): Promise<SandboxRecord> {
+  return record.engine === "" ? { ...record, engine: (await engineOf(record)) ?? "" } : record;
 }
 
 /** Ends dead sessions. Rejects with `store_in_use` as soon as one is known to be alive. */

@@ -10,7 +10,7 @@
 
 import { SandlotError } from "@sandlot/contract";
 import type { Store, TransferRow } from "../store.ts";
-import type { ExportHeader } from "./export-store.ts";
+import type { ExportedRow, ExportHeader } from "./export-store.ts";
 
 /** One transaction each: a shared store sends them in one message. */
 const PAGE_ROWS = 100;
@@ -20,39 +20,45 @@ export interface ImportRequest {
   /** The store in errors, without secrets. */
   readonly description: string;
   readonly header: ExportHeader;
+  /** A sandbox without an engine, if there is one (`checkFile`). */
+  readonly withoutEngine: string | null;
   /** In the order of the export. */
-  readonly rows: AsyncIterable<TransferRow>;
+  readonly rows: AsyncIterable<ExportedRow>;
   /** The file in errors. */
   readonly file: string;
   readonly signal: AbortSignal;
 }
 
-/** Resolves with the number of rows that were read. */
-export async function importStore(request: ImportRequest): Promise<number> {
+export async function importStore(request: ImportRequest): Promise<void> {
   const { store, header, signal } = request;
   await claim(request);
+  const recovered: string[] = [];
   let page: TransferRow[] = [];
-  let count = 0;
   const send = async () => {
     signal.throwIfAborted();
     const answer = await store.importRows(header.id, page);
     if (answer.kind === "unmarked") throw ended(request);
     if (answer.kind === "clash") throw clash(request, answer.sandboxId);
+    if (answer.kind === "used") throw notEmpty(request, `an instance of engine ${answer.engine} has used it before`);
     page = [];
   };
   for await (const row of request.rows) {
-    count += 1;
-    if (page.push(row) === PAGE_ROWS) await send();
+    if (row.kind === "engine") {
+      if (row.isRecovered) recovered.push(row.engine);
+    } else if (page.push(row) === PAGE_ROWS) await send();
   }
   await send();
-  const { id, generation, isWhole } = header;
-  if (!(await store.finishImport({ id, generation, isWhole }))) throw ended(request);
-  return count;
+  const { id, generation } = header;
+  if (!(await store.finishImport({ id, generation, recovered }))) throw ended(request);
 }
 
 /** Marks the store and makes sure that it is unused. */
 async function claim(request: ImportRequest): Promise<void> {
-  const { store, header } = request;
+  const { store, header, withoutEngine, file } = request;
+  if (store.isShared && withoutEngine !== null) {
+    const problem = `its sandbox ${withoutEngine} names no engine, and several can use the new store; end it, export again`;
+    throw new SandlotError("export_invalid", { file, problem });
+  }
   const before = (await store.overview()).transfer;
   const mark = await store.beginTransfer({ state: "importing", id: header.id });
   if (mark === null) throw notEmpty(request, await problemOf(store));

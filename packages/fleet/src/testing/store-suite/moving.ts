@@ -1,9 +1,9 @@
 /** Moving to another store: the mark, the rows of an export, and their import. */
 
-import { isSandlotError, type SandboxId } from "@sandlot/contract";
-import type { SandboxRecord } from "../../store/record.ts";
+import { type EngineRef, type Generation, isSandlotError, type SandboxId, type ThreadId } from "@sandlot/contract";
+import type { ReadyRecord, SandboxRecord } from "../../store/record.ts";
 import type { Store, TransferRow } from "../../store/store.ts";
-import { NO_LIMITS, type Stage, type StoreCase, takeOf, USER } from "./stage.ts";
+import { ENGINE, NO_LIMITS, type Stage, type StoreCase, takeOf, USER } from "./stage.ts";
 
 const MOVED = { state: "moved", id: "export-1" } as const;
 const IMPORTING = { state: "importing", id: "export-1" } as const;
@@ -56,7 +56,6 @@ export const movingCases: readonly StoreCase[] = [
       expect(rows.filter(({ kind }) => kind === "record").length).toBe(6);
       for (const same of [parked, blank, ...acting]) expect(records.get(same.sandboxId)).toEqual(same);
       expect(records.get(held.sandboxId)).toMatchObject({ holders: {}, arrival: null, leases: {} });
-      expect(typeof records.get(held.sandboxId)?.parkedAt).toBe("number");
       expect(records.get(leased.sandboxId)).toMatchObject({ parkedAt: null });
       const tombstones = rows.flatMap((row) => (row.kind === "tombstone" ? [row.tombstone.sandboxId] : []));
       expect(tombstones).toEqual([ended.sandboxId]);
@@ -68,6 +67,7 @@ export const movingCases: readonly StoreCase[] = [
       const { expect } = stage;
       const a = await stage.join("a");
       const parked = await stage.ready(a, "parked");
+      const held = await stage.ready(a, "held", 1);
       const leased = await stage.ready(a, "leased");
       const leaseId = await stage.lease(leased, "lease");
       const blank = await stage.ready(a, null);
@@ -78,20 +78,24 @@ export const movingCases: readonly StoreCase[] = [
       const rows = await exportAll(stage.store, 100);
 
       const store = await emptied(stage);
-      expect((await store.meta()).recovering).toBe(true);
+      expect((await store.meta(ENGINE)).recovering).toBe(true);
       expect(await store.beginTransfer(IMPORTING)).toMatchObject(IMPORTING);
       expect(await store.importRows("export-1", rows)).toEqual({ kind: "imported" });
       const later = generation + 1_000_000;
-      expect(await store.finishImport({ id: "export-1", generation: later, isWhole: true })).toBe(true);
+      expect(await store.finishImport({ id: "export-1", generation: later, recovered: [ENGINE] })).toBe(true);
 
-      expect(await store.overview()).toMatchObject({ recovering: false, transfer: null, generation: later });
-      expect(await store.census()).toEqual({ leased: 1, parked: 1, blank: 1, creating: 1, stopping: 0 });
+      expect(await store.overview()).toMatchObject({ transfer: null, generation: later });
+      expect((await store.meta(ENGINE)).recovering).toBe(false);
+      expect(await store.census()).toEqual({ leased: 1, parked: 2, blank: 1, creating: 1, stopping: 0 });
       expect(await store.get(blank.sandboxId)).toEqual(blank);
       expect(await store.find(USER, "parked" as never)).toEqual(parked);
       expect(await store.tombstone(ended.sandboxId)).toMatchObject({ generation: ended.generation });
       const lease = await store.findLease(leaseId);
       expect(lease).toMatchObject({ record: { sandboxId: leased.sandboxId } });
       expect(lease?.beat ?? 0).toBeGreaterThan(1);
+
+      const { parkedAt } = stage.some(await store.get(held.sandboxId));
+      expect(parkedAt ?? 0).toBeGreaterThanOrEqual(held.createdAt);
 
       const b = "b" as typeof a;
       expect(await stage.beat(b, 1, { register: true }, store)).toMatchObject({ kind: "ok" });
@@ -113,10 +117,10 @@ export const movingCases: readonly StoreCase[] = [
       expect(await store.importRows("export-1", rows.slice(0, 2))).toEqual({ kind: "imported" });
       expect(await refusal(() => stage.beat("b", 1, { register: true }, store))).toBe("store_moved");
       expect(await store.importRows("export-2", rows)).toEqual({ kind: "unmarked" });
-      expect(await store.finishImport({ id: "export-2", generation: 1, isWhole: true })).toBe(false);
+      expect(await store.finishImport({ id: "export-2", generation: 1, recovered: [ENGINE] })).toBe(false);
       expect(await store.beginTransfer(IMPORTING)).toMatchObject(IMPORTING);
       expect(await store.importRows("export-1", rows)).toEqual({ kind: "imported" });
-      expect(await store.finishImport({ id: "export-1", generation: 1, isWhole: true })).toBe(true);
+      expect(await store.finishImport({ id: "export-1", generation: 1, recovered: [ENGINE] })).toBe(true);
       const records = rows.flatMap((row) => (row.kind === "record" ? [row.record.sandboxId] : []));
       expect((await store.list()).map(({ sandboxId }) => sandboxId).sort()).toEqual(records.sort());
       expect(await stage.beat("b", 1, { register: true }, store)).toMatchObject({ kind: "ok" });
@@ -127,9 +131,13 @@ export const movingCases: readonly StoreCase[] = [
     name: "an import needs a store that no instance has used",
     async run(stage) {
       const { store, expect } = stage;
-      // Its recovery is over: an instance has served from it.
-      expect(await store.beginTransfer(IMPORTING)).toBe(null);
-      expect((await store.overview()).transfer).toBe(null);
+      // The recovery is over: an instance has served from it. A shared store knows that for each engine.
+      const mark = await store.beginTransfer(IMPORTING);
+      if (!store.isShared) expect(mark).toBe(null);
+      else {
+        const answer = await store.importRows("export-1", [{ kind: "record", record: parkedRecord(stage) }]);
+        expect(answer).toEqual({ kind: "used", engine: ENGINE });
+      }
     },
   },
   {
@@ -163,8 +171,9 @@ export const movingCases: readonly StoreCase[] = [
       const store = await emptied(stage);
       await store.beginTransfer(IMPORTING);
       await store.importRows("export-1", rows);
-      await store.finishImport({ id: "export-1", generation: 1, isWhole: false });
-      expect(await store.overview()).toMatchObject({ recovering: true, transfer: null });
+      await store.finishImport({ id: "export-1", generation: 1, recovered: [] });
+      expect((await store.overview()).transfer).toBe(null);
+      expect((await store.meta(ENGINE)).recovering).toBe(true);
       const b = "b" as never;
       await stage.beat(b, 1, { register: true }, store);
       const answer = await store.take(takeOf("t", b, 1, { orReserve: { ...stage.newRecord(), limits: NO_LIMITS } }));
@@ -232,6 +241,15 @@ async function someRows(stage: Stage): Promise<readonly TransferRow[]> {
   const ended = await stage.stopping(a, "ended");
   await stage.store.remove({ sandboxId: ended.sandboxId, revision: ended.revision, actor: a });
   return exportAll(stage.store, 100);
+}
+
+function parkedRecord(stage: Stage): ReadyRecord {
+  return {
+    ...stage.newRecord(),
+    ...{ user: USER, thread: "t" as ThreadId, revision: 1, generation: 1 as Generation, ref: "ref" as EngineRef },
+    ...{ state: "ready", actor: null, holders: {}, leases: {}, place: "home", arrival: null, boundFrom: null },
+    ...{ createdAt: 1, parkedAt: 1, purge: false, reason: null },
+  };
 }
 
 /** A new store in the place of the former one. */
