@@ -68,9 +68,8 @@ export function exportPage(tables: Tables, after: ExportCursor | null, limit: nu
     return { rows: homes.page.map((home) => ({ kind: "home", home })), next: homes.next ?? RECORDS };
   }
   const records = pageOf(tables.records(), ({ sandboxId }) => `${RECORDS}${sandboxId}`, after, limit);
-  const now = tables.now();
   return {
-    rows: records.page.map((record) => ({ kind: "record", record: exported(record, now) })),
+    rows: records.page.map((record) => ({ kind: "record", record: exported(record) })),
     next: records.next,
   };
 }
