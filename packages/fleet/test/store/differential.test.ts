@@ -1,6 +1,6 @@
 /**
- * The memory store and the SQLite store, side by side: any sequence of steps gives the same results and leaves the same
- * rows. The transactions are shared, so this finds rows that are stored, indexed, cached or read differently.
+ * The memory store beside the SQLite store and the row store: any sequence of steps gives the same results and leaves
+ * the same rows. The transactions are shared, so this finds rows that are stored, indexed, cached or read differently.
  */
 
 import type { LeaseId, SandboxId } from "@sandlot/contract";
