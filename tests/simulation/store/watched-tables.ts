@@ -10,16 +10,10 @@ import { MemoryTables } from "../../../packages/fleet/src/store/memory/memory-ta
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
-import type {
-  Census,
-  ListFilter,
-  Session,
-  ThreadHome,
-  TombstoneFilter,
-  TransferMark,
-} from "../../../packages/fleet/src/store/store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
+import type { ThreadHome, TransferMark } from "../../../packages/fleet/src/store/transfer/store-transfer.ts";
 import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
 import type { Host } from "../process/host.ts";
 

@@ -59,8 +59,10 @@ import type {
   StoppingRecord,
   Tombstone,
 } from "./record.ts";
+import type { StoreTransfer } from "./transfer/store-transfer.ts";
 
-export interface Store {
+/** The steps of moving to another store are `StoreTransfer`. */
+export interface Store extends StoreTransfer {
   readonly kind: string;
   /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
   readonly promise: "linearizable" | "may-rewind";
@@ -143,24 +145,6 @@ export interface Store {
   /** Ends the recovery of an engine if the store's epoch is still this one. A store that is not shared ends it for all. */
   endRecovery(epoch: Epoch, engine: string): Promise<void>;
 
-  // Moving to another store (`transfer/`).
-  /**
-   * Closes the store to instances: it begins no session while it has a mark. `importing` needs a store that no instance
-   * has used. Returns the present mark, which is another one if there was one already; `null`: the store was used.
-   */
-  beginTransfer(mark: Omit<TransferMark, "since">): Promise<TransferMark | null>;
-  /** Removes this mark. False: it is not there. */
-  endTransfer(mark: Pick<TransferMark, "state" | "id">): Promise<boolean>;
-  exportPage(after: ExportCursor | null, limit: number): Promise<ExportPage>;
-  /** Writes the rows that the store does not have yet, under the mark of this import. */
-  importRows(id: string, rows: readonly TransferRow[]): Promise<ImportAnswer>;
-  /** Ends the import, and the recovery of the engines of which it is whole. */
-  finishImport(request: FinishImportRequest): Promise<boolean>;
-  /** The facts about the store itself, for operators. */
-  overview(): Promise<StoreOverview>;
-  /** A write that leaves nothing but one unused generation, to measure how long a write takes. */
-  probe(): Promise<void>;
-
   /** Calls `hint` when something may have changed. Returns an unsubscribe function. */
   watch(hint: () => void): () => void;
   close(): Promise<void>;
@@ -170,59 +154,6 @@ export interface StoreMeta {
   readonly epoch: Epoch;
   /** The store is new; during recovery it serves only holders that re-register. */
   readonly recovering: boolean;
-}
-
-/** Why a store serves no instance: an export has closed it, or an import into it has not ended. */
-export interface TransferMark {
-  readonly state: "moved" | "importing";
-  readonly id: string;
-  /** On the store's clock. */
-  readonly since: number;
-}
-
-/** A row of an export. Sessions are not exported: their processes belong to the former store. */
-export type TransferRow =
-  | { readonly kind: "tombstone"; readonly tombstone: Tombstone }
-  | { readonly kind: "home"; readonly home: ThreadHome }
-  | { readonly kind: "record"; readonly record: SandboxRecord };
-
-/** The engine on which a thread lives. */
-export interface ThreadHome {
-  readonly user: UserId;
-  readonly thread: ThreadId;
-  readonly engine: string;
-}
-
-/** The last row of the page before. Only `exportPage` understands it. */
-export type ExportCursor = string;
-
-export interface ExportPage {
-  readonly rows: readonly TransferRow[];
-  readonly next: ExportCursor | null;
-}
-
-export type ImportAnswer =
-  | { readonly kind: "imported" }
-  /** The store has no mark of this import. */
-  | { readonly kind: "unmarked" }
-  /** An instance has served from this store and this record's engine before. */
-  | { readonly kind: "used"; readonly engine: string }
-  /** The thread of this record has another record. */
-  | { readonly kind: "clash"; readonly sandboxId: SandboxId };
-
-export interface FinishImportRequest {
-  readonly id: string;
-  /** The former store's counter. */
-  readonly generation: number;
-  /** The engines of which the import has everything that there is to know. Not shared: any engine stands for all. */
-  readonly recovered: readonly string[];
-}
-
-export interface StoreOverview extends StoreMeta {
-  readonly generation: number;
-  /** The store's clock. */
-  readonly now: number;
-  readonly transfer: TransferMark | null;
 }
 
 export interface Session {

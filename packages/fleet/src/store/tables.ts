@@ -7,7 +7,8 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "./record.ts";
-import type { Census, ListFilter, Session, ThreadHome, TombstoneFilter, TransferMark } from "./store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
+import type { ThreadHome, TransferMark } from "./transfer/store-transfer.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;

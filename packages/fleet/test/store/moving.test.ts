@@ -1,6 +1,6 @@
 /** Moves between stores of different kinds, through the file of an export. */
 
-import type { InstanceId, ThreadId } from "@sandlot/contract";
+import type { Epoch, InstanceId, ThreadId } from "@sandlot/contract";
 import { expect, test } from "vitest";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -9,7 +9,7 @@ import { type ExportRequest, exportStore } from "../../src/store/transfer/export
 import { importStore } from "../../src/store/transfer/import-store.ts";
 import { ENGINE, NO_LIMITS, Stage, takeOf, USER } from "../../src/testing/store-suite/stage.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
-import { openSqlite } from "./stores.ts";
+import { openRows, openSqlite } from "./stores.ts";
 
 const world = systemWorld();
 const signal = new AbortController().signal;
@@ -65,6 +65,26 @@ test("a store of one host moves to a shared one: its engine is recovered, and it
   expect(await store.find(USER, "t" as ThreadId)).toEqual(former.parked);
   expect(tables.homeOf(USER, "t" as ThreadId)).toBe(ENGINE);
   await former.dispose();
+});
+
+test("a store of one host moves to rows, and an instance finds its sandbox there", async () => {
+  const former = await formerStore();
+  const rows = await openRows(world);
+  await imported(rows.store, await exported(former.store));
+  const stage = stageOf(rows.store);
+  expect(await rows.store.census()).toMatchObject({ parked: 1, leased: 0 });
+  expect((await stage.take("t", await stage.join("here"), 1)).sandboxId).toBe(former.parked.sandboxId);
+  await rows.dispose();
+  await former.dispose();
+});
+
+test("a mark on rows stays over a new epoch", async () => {
+  const rows = await openRows(world);
+  await rows.store.beginTransfer({ state: "moved", id: "x" });
+  const { epoch } = await rows.store.overview();
+  rows.rows.beginEpoch(epoch, "another" as Epoch);
+  await expect(stageOf(await rows.second()).join("a")).rejects.toMatchObject({ code: "store_moved" });
+  await rows.dispose();
 });
 
 test("the homes of threads move between shared stores, also of threads without a sandbox", async () => {

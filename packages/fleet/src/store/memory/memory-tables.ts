@@ -2,8 +2,9 @@
 
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
-import type { Census, ListFilter, Session, ThreadHome, TombstoneFilter, TransferMark } from "../store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;

@@ -131,6 +131,7 @@ const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
+  transfer: z.looseObject({ state: z.enum(["moved", "importing"]), id, since: z.number() }),
 };
 
 /** Rejects with `store_corrupt` that names the row. A table of a newer version is taken as it is. */

@@ -15,6 +15,7 @@
 import type { Epoch, SandboxId } from "@sandlot/contract";
 import { MemoryTables } from "../memory/memory-tables.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
+import type { ThreadHome } from "../transfer/store-transfer.ts";
 import { type BeatBody, parseBody, type SessionBody } from "./row-body.ts";
 import { beatKey, idOf, tableOf } from "./row-key.ts";
 import { MARKERS_KEPT_MS, type Row, type RowKey } from "./row-server.ts";
@@ -39,6 +40,7 @@ export class RowMirror {
   readonly #sessions = new Map<RowKey, SessionBody>();
   readonly #beats = new Map<RowKey, BeatBody>();
   readonly #tombstones = new Map<RowKey, Tombstone>();
+  readonly #homes = new Map<RowKey, ThreadHome>();
   tables: MemoryTables = newTables();
   isComplete = false;
   /** When the last scan that is wholly here was sent. */
@@ -52,7 +54,7 @@ export class RowMirror {
     this.#rows.clear();
     this.#absent.clear();
     this.damaged.clear();
-    for (const table of [this.#sessions, this.#beats, this.#tombstones]) table.clear();
+    for (const table of [this.#sessions, this.#beats, this.#tombstones, this.#homes]) table.clear();
     this.tables = newTables();
     this.isComplete = false;
     this.#scannedAt = Number.NEGATIVE_INFINITY;
@@ -123,6 +125,10 @@ export class RowMirror {
     return [...this.#tombstones.values()].sort((one, other) => one.stoppedAt - other.stoppedAt);
   }
 
+  homes(): readonly ThreadHome[] {
+    return [...this.#homes.values()];
+  }
+
   #isProof(known: KnownRow, row: Row, sentAt: number): boolean {
     if (known.learnedAt >= sentAt) return false;
     if (row.seq > 0) return true;
@@ -163,6 +169,7 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.putRecord(value as SandboxRecord);
     else if (table === "tombstone") this.#tombstones.set(key, value as Tombstone);
+    else if (table === "home") this.#homes.set(key, value as ThreadHome);
     else if (table === "session") this.#sessions.set(key, value as SessionBody);
     else this.#beats.set(key, value as BeatBody);
   }
@@ -171,12 +178,13 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.deleteRecord(idOf(key) as SandboxId);
     this.#tombstones.delete(key);
+    this.#homes.delete(key);
     this.#sessions.delete(key);
     this.#beats.delete(key);
   }
 }
 
-const INDEXED = new Set(["record", "tombstone", "session", "beat"]);
+const INDEXED = new Set(["record", "tombstone", "home", "session", "beat"]);
 
 /** Only searched in: it needs neither a clock nor an epoch. */
 function newTables(): MemoryTables {

@@ -56,6 +56,7 @@ interface StepPlan {
 
 export class RowStore extends TransactionalStore {
   readonly kind: string;
+  override readonly promise: RowServer["promise"];
   readonly isShared = true;
   readonly #world: World;
   readonly #timeoutMs: number;
@@ -74,6 +75,7 @@ export class RowStore extends TransactionalStore {
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
     super();
     this.kind = server.kind;
+    this.promise = server.promise;
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);

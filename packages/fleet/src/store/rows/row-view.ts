@@ -15,6 +15,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 import type { BeatBody, HomeBody, SessionBody, ThreadBody } from "./row-body.ts";
 import {
   beatKey,
@@ -26,6 +27,7 @@ import {
   recordKey,
   recoveredKey,
   sessionKey,
+  TRANSFER_KEY,
   threadRowKey,
   tombstoneKey,
   userCountKey,
@@ -92,6 +94,15 @@ export class RowView implements Tables {
   endRecovery(engine: string): void {
     this.#put(recoveredKey(engine), { epoch: this.#options.epoch });
     this.topics.add(ROOM);
+  }
+
+  /** Relied on also by a beat: a registration must not overtake the mark. */
+  transfer(): TransferMark | null {
+    return this.#relyOn(TRANSFER_KEY) as TransferMark | null;
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.#put(TRANSFER_KEY, mark);
   }
 
   generation(): number {
@@ -218,6 +229,11 @@ export class RowView implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return (this.#get(homeKey(user, thread)) as HomeBody | null)?.engine ?? null;
+  }
+
+  homes(): readonly ThreadHome[] {
+    this.#needMirror("home");
+    return this.#options.mirror.homes();
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

@@ -7,9 +7,10 @@ import type { SandboxId } from "@sandlot/contract";
 import { CorruptRow } from "../../world/sqlite-driver.ts";
 import type { ProcessIdentity } from "../../world/world.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
-import type { Census, Session, TransferMark } from "../store.ts";
+import type { Census, Session } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
+import type { TransferMark } from "../transfer/store-transfer.ts";
 
 type Row = Readonly<Record<string, unknown>>;
 

@@ -10,8 +10,9 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
-import type { Census, ListFilter, Session, TombstoneFilter, TransferMark } from "../store.ts";
+import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { TransferMark } from "../transfer/store-transfer.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
 import {

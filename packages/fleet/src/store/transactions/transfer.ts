@@ -14,7 +14,8 @@
  * Every step works on one page, so a crash leaves a marked store. Repeating an import skips the rows that are there.
  */
 
-import { isAnonymous, isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
+import { isAnonymous, isHeld, type SandboxRecord, type Tombstone } from "../record.ts";
+import type { Tables } from "../tables.ts";
 import type {
   ExportCursor,
   ExportPage,
@@ -24,8 +25,7 @@ import type {
   ThreadHome,
   TransferMark,
   TransferRow,
-} from "../store.ts";
-import type { Tables } from "../tables.ts";
+} from "../transfer/store-transfer.ts";
 import { withRenewedLeases } from "./recovery.ts";
 import { insert, raiseGeneration } from "./rows.ts";
 

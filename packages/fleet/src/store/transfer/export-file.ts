@@ -14,8 +14,8 @@
 
 import { createHash } from "node:crypto";
 import { isRecord, isTombstone } from "../sqlite/rows.ts";
-import type { ThreadHome } from "../store.ts";
 import type { ExportedRow, ExportHeader, ExportSink } from "./export-store.ts";
+import type { ThreadHome } from "./store-transfer.ts";
 
 const VERSION = 1;
 /** Far more than a record has: a longer line is no export. */

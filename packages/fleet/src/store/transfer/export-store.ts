@@ -16,7 +16,8 @@ import { type InstanceId, SandlotError } from "@sandlot/contract";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { SandboxRecord } from "../record.ts";
-import type { Session, Store, TransferRow } from "../store.ts";
+import type { Session, Store } from "../store.ts";
+import type { TransferRow } from "./store-transfer.ts";
 
 /** Rows in memory at a time. */
 const PAGE_ROWS = 500;

@@ -9,8 +9,9 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import type { Store, TransferRow } from "../store.ts";
+import type { Store } from "../store.ts";
 import type { ExportedRow, ExportHeader } from "./export-store.ts";
+import type { TransferRow } from "./store-transfer.ts";
 
 /** One transaction each: a shared store sends them in one message. */
 const PAGE_ROWS = 100;

@@ -2,7 +2,8 @@
 
 import { type EngineRef, type Generation, isSandlotError, type SandboxId, type ThreadId } from "@sandlot/contract";
 import type { ReadyRecord, SandboxRecord } from "../../store/record.ts";
-import type { Store, TransferRow } from "../../store/store.ts";
+import type { Store } from "../../store/store.ts";
+import type { TransferRow } from "../../store/transfer/store-transfer.ts";
 import { ENGINE, NO_LIMITS, type Stage, type StoreCase, takeOf, USER } from "./stage.ts";
 
 const MOVED = { state: "moved", id: "export-1" } as const;
