@@ -95,6 +95,13 @@ export class EngineChecks implements EngineAudit {
     const fleet = this.#truth.ledger.objects.get(ref)?.labels.fleet;
     const ours = fleet === undefined || fleet === this.#truth.settings.fleetId;
     this.#findings.check("other-fleets-untouched", ours, () => `${by.name}: ${method} of ${ref}`);
+    if (!this.#truth.tables.isShared) return;
+    const engine = this.#truth.ledger.engineOf(ref);
+    this.#findings.check(
+      "engine-knows-what-it-is-asked",
+      engine === null || engine === by.engine,
+      () => `${by.name} asks ${by.engine} for ${method} of ${ref}`,
+    );
   }
 
   rebound(by: Instance, target: Target, from: Credentials): void {
@@ -146,7 +153,8 @@ export class EngineChecks implements EngineAudit {
       );
     }
     // The fence refuses a late purge, which then removes nothing.
-    const purged = step === "purge" && this.#truth.ledger.fences.get(owner) === spot.generation;
+    const { fences } = this.#truth.ledger.of(by.engine);
+    const purged = step === "purge" && fences.get(owner) === spot.generation;
     if (purged) this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
   }
@@ -187,10 +195,11 @@ export class EngineChecks implements EngineAudit {
 
   /** A directory has content in two places, so one copy will be lost. */
   checkPlaces(owner: string): void {
-    const { homes, slots } = this.#truth.ledger;
-    let places = homes.has(owner) ? 1 : 0;
-    for (const slot of slots.values()) if (slot.workspace?.owner === owner) places += 1;
-    this.#findings.check("workspace-in-one-place", places <= 1, () => `${owner} is in ${places} places`);
+    for (const { homes, slots } of this.#truth.ledger.all) {
+      let places = homes.has(owner) ? 1 : 0;
+      for (const slot of slots.values()) if (slot.workspace?.owner === owner) places += 1;
+      this.#findings.check("workspace-in-one-place", places <= 1, () => `${owner} is in ${places} places`);
+    }
   }
 
   wrote(by: Instance, object: SimObject, token: string): void {

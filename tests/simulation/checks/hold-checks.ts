@@ -69,7 +69,7 @@ export class HoldChecks {
     if (step.method === "hold" || step.method === "take") this.#findings.moved("hold");
     if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
     if (step.method === "restore") this.#findings.check("holders-come-back", true, () => "");
-    const recovering = tables.meta().recovering && step.method !== "restore";
+    const recovering = tables.isRecovering(after.engine) && step.method !== "restore";
     // The one exception: a sandbox that was being created before the store loss has no record to publish.
     this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     for (const held of this.#truth.leases) {

@@ -4,7 +4,7 @@ import { SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Instance } from "../process/instance.ts";
-import type { EngineParts } from "./sim-backend.ts";
+import { type EngineParts, isCutOff } from "./sim-backend.ts";
 
 export class SimWorkspaces implements Workspaces {
   readonly #instance: Instance;
@@ -73,6 +73,11 @@ export class SimWorkspaces implements Workspaces {
       trace.add(this.#instance.name, step, () => (result === undefined ? "" : JSON.stringify(result)));
       return result;
     };
+    if (isCutOff(this.#instance, this.#parts))
+      return this.#instance.calls.make<T>(
+        { effectMs: null, answerMs: random.between(50, 1_500), error: failed(step) },
+        told,
+      );
     if (faults.hits("workspace-failed")) {
       return this.#instance.calls.make<T>({ effectMs: null, answerMs: ms, error: failed(step) }, told);
     }

@@ -81,7 +81,7 @@ export interface Store extends StoreTransfer {
   // Reading.
   /** `engine` is the one whose recovery is meant. A store that is not shared ignores it. */
   meta(engine?: string): Promise<StoreMeta>;
-  /** Where a thread lives, as `instance` sees it. */
+  /** Where a thread lives, for an instance that reaches these engines. */
   locate(request: LocateRequest): Promise<ThreadPlace>;
   get(sandboxId: SandboxId): Promise<SandboxRecord | null>;
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
@@ -135,6 +135,11 @@ export interface Store extends StoreTransfer {
    * Rows of remote leases come back with a new beat, because renewals may have been lost with the store.
    */
   restore(request: RestoreRequest): Promise<HoldAnswer>;
+  /**
+   * `hold` and `restore` for everything that an instance holds, in one step: its session must not run out meanwhile.
+   * Answers in the order of `holds`.
+   */
+  rejoin(request: RejoinRequest): Promise<readonly HoldAnswer[]>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */
   adopt(request: AdoptRequest): Promise<boolean>;
   /**
@@ -170,11 +175,11 @@ export interface Session {
 export interface LocateRequest {
   readonly user: UserId;
   readonly thread: ThreadId;
-  readonly instance: InstanceId;
+  readonly engines: readonly string[];
 }
 
 export interface ThreadPlace extends StoreMeta {
-  /** The engine that the instance does not reach; `null`: the thread is here, or may begin here. */
+  /** `null`: the thread is on one of these engines, or may begin on one. */
   readonly elsewhere: Elsewhere | null;
 }
 
@@ -418,6 +423,16 @@ export interface RestoreRequest {
   readonly instance: InstanceId;
   readonly seq: number;
 }
+
+export interface RejoinRequest {
+  readonly instance: InstanceId;
+  readonly holds: readonly RejoinHold[];
+}
+
+/** A hold that the store gave in the present epoch, or one that a lost store gave. */
+export type RejoinHold =
+  | { readonly kind: "hold"; readonly sandboxId: SandboxId; readonly generation: Generation; readonly seq: number }
+  | { readonly kind: "restore"; readonly record: ReadyRecord; readonly seq: number };
 
 export interface AdoptRequest extends NewRecord {
   readonly user: UserId;

@@ -34,6 +34,8 @@ export interface AdmissionParts {
   readonly store: Store;
   readonly changes: Changes;
   readonly bus: EventBus;
+  /** Whether this instance reaches the record's engine. It makes room only there. */
+  readonly isOurs: (record: SandboxRecord) => boolean;
   /** Stops a sandbox without holders. True when it was stopped and its room will be free. */
   readonly evict: (record: SandboxRecord) => Promise<boolean>;
   /** The records whose sandboxes are idle, as far as a quick check can tell. */
@@ -80,7 +82,7 @@ export class Admission {
     return {
       max: isFree ? null : limits.max,
       maxPerUser: user === null ? null : userLimit(limits, user),
-      maxPerEngine: isFree ? null : engineLimit(limits),
+      maxPerEngine: isFree || limits.maxPerEngine === 0 ? null : limits.maxPerEngine,
     };
   }
 
@@ -251,8 +253,8 @@ export class Admission {
 
   /** Calls `wanted` again after every wait: the last caller that needs the room may have gone meanwhile. */
   async #evictOne(user: UserId | null, wanted: () => boolean): Promise<boolean> {
-    const { store, idleAmong, evict } = this.#parts;
-    const records = await store.list({ unheld: true });
+    const { store, idleAmong, evict, isOurs } = this.#parts;
+    const records = (await store.list({ unheld: true })).filter(isOurs);
     const candidates = planEviction(records, user, () => true);
     const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
     for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {

@@ -85,7 +85,8 @@ export class Reconciler {
       unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
     );
-    await this.#stopTheDead(plan.missing);
+    // Only its own engine knows whether a sandbox is dead.
+    await this.#stopTheDead(plan.missing.filter((record) => membership.isOurs(record)));
   }
 
   /** One sandbox that cannot be asked must not block the others. */

@@ -191,5 +191,6 @@ function newTables(): MemoryTables {
   return new MemoryTables(
     () => 0,
     () => "" as Epoch,
+    true,
   );
 }

@@ -80,7 +80,7 @@ export class RowView implements Tables {
   }
 
   meta(): MetaRow {
-    return { epoch: this.#options.epoch, recovering: this.isRecovering("engine-here") }; // TEMPORARY
+    return { epoch: this.#options.epoch, recovering: true };
   }
 
   putMeta(): void {
@@ -185,8 +185,8 @@ export class RowView implements Tables {
     return record?.state === "ready" && leaseId in record.leases ? record : null;
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    const blanks = this.#options.mirror.tables.blankIds(blueprintHash);
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    const blanks = this.#options.mirror.tables.blankIds(blueprintHash, engine);
     // Another instance may have made one meanwhile, which is far cheaper than a create.
     if (blanks.length === 0 && !this.#options.isFresh) throw new MirrorNeeded();
     return blanks;
@@ -196,6 +196,7 @@ export class RowView implements Tables {
     return this.#count(COUNT_ALL_KEY);
   }
 
+  /** In a writing step a hint: a caller that is refused for lack of room asks again and again. */
   census(user: UserId | null): Census {
     this.#needMirror("record");
     return this.#options.mirror.tables.census(user);
