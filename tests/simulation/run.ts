@@ -125,6 +125,7 @@ async function comeBack(simulation: Simulation, workload: Workload, liveness: Li
   for (const thread of workload.threads) {
     const until = scheduler.now + COMEBACK_MS;
     let back = false;
+    let isCrowded = false;
     while (!back && scheduler.now < until) {
       const instance = instanceFor(simulation, thread);
       if (instance === undefined) break;
@@ -139,9 +140,10 @@ async function comeBack(simulation: Simulation, workload: Workload, liveness: Li
           done = true;
         });
       });
+      isCrowded ||= isCrowdedOut(simulation, thread);
       await scheduler.run(scheduler.now + 12_000, () => done);
     }
-    if (back || !isCrowdedOut(simulation, thread)) liveness.checkCameBack(`${thread.user}/${thread.thread}`, back);
+    if (back || !isCrowded) liveness.checkCameBack(`${thread.user}/${thread.thread}`, back);
   }
 }
 

@@ -140,6 +140,7 @@ export class Simulation {
     const { isRows, mayRewind, random: rowRandom } = drawRows(seed, isShared);
     const newEpoch = () => rowRandom.hex(16);
     this.#rows = isRows ? new SimRows({ tables, audit: checks, findings, truth, trace, newEpoch, mayRewind }) : null;
+    if (isRows) truth.clockLagMs = 0.6 * sessionLifetimeMs;
     if (mayRewind) this.#rewindLater(rowRandom);
   }
 

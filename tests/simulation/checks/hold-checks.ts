@@ -166,10 +166,11 @@ export class HoldChecks {
     const since = this.#parkedSince.get(sandboxId);
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
+    const earlyMs = this.#truth.awakeMs(claimed, since);
     this.#findings.check(
       "parked-since-is-true",
       // The store's clock is read in whole milliseconds.
-      Math.abs(this.#truth.awakeMs(claimed, since)) < 2,
+      earlyMs > -2 && earlyMs < 2 + this.#truth.clockLagMs,
       () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
     );
   }

@@ -207,7 +207,7 @@ export class StopChecks {
     const parkedSince = this.#holds.parkedSince(sandboxId) ?? now;
     const heardAt = Math.max(step.by.beatConfirmedSentAt, trustedSince, parkedSince);
     const unheardMs = now - heardAt - this.#truth.awakeMs(heardAt);
-    const parkedMs = this.#truth.awakeMs(parkedSince) + unheardMs;
+    const parkedMs = this.#truth.awakeMs(parkedSince) + unheardMs + this.#truth.clockLagMs;
     this.#findings.check(
       "idle-only-after-timeout",
       settings.idleTimeoutMs > 0 && parkedMs >= settings.idleTimeoutMs * (1 - DRIFT_MARGIN),

@@ -140,6 +140,11 @@ export class Truth {
   readonly homes = new Map<string, { readonly engine: string | null; readonly at: number }>();
   /** When the first session with an engine began, and when the last one ended. */
   readonly reach = new Map<string, { gainedAt: number; lostAt: number }>();
+  /**
+   * How far before its effect a step may have read the store's clock. Where steps run at the instances, it is the time
+   * that a step may take and the longest way of the answer by which the instance knows the clock.
+   */
+  clockLagMs = 0;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 

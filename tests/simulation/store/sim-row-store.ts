@@ -78,7 +78,8 @@ class SimRowServer implements RowServer {
   readonly #unlisten = new Set<() => void>();
   /** Steps of which no further call gets through. */
   readonly #doomed = new WeakSet<StoreStep>();
-  readonly #sent = new Set<string>();
+  /** When each commit was first sent. */
+  readonly #sentAt = new Map<string, number>();
 
   constructor(instance: Instance, parts: StoreParts, rows: SimRows) {
     this.#instance = instance;
@@ -93,10 +94,12 @@ class SimRowServer implements RowServer {
 
   async commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
     const step = this.#step();
-    const { faults } = this.#parts;
-    if (this.#sent.has(commit.id)) faults.count("row-commit-retried");
-    this.#sent.add(commit.id);
-    const answer = await this.#call("commit", () => this.#rows.commit(step, commit), signal);
+    const { faults, scheduler } = this.#parts;
+    const firstAt = this.#sentAt.get(commit.id);
+    if (firstAt !== undefined) faults.count("row-commit-retried");
+    const sentAt = firstAt ?? scheduler.now;
+    this.#sentAt.set(commit.id, sentAt);
+    const answer = await this.#call("commit", () => this.#rows.commit(step, commit, sentAt), signal);
     if (answer.kind === "conflict") faults.count("row-conflict");
     if (answer.kind === "late") faults.count("row-commit-late");
     if (answer.kind === "rewound") faults.count("rewind-noticed");

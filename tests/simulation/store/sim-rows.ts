@@ -38,10 +38,11 @@ export class SimRows {
   readonly rows: MemoryRows;
   readonly mayRewind: boolean;
   readonly #parts: SimRowsParts;
-  readonly #acknowledged = new Map<string, Set<Instance>>();
+  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
   #isEmptied = false;
-  #knowers = new Set<Instance>();
+  /** When each first heard of a lost commit. */
+  #knowers = new Map<Instance, number>();
   /** The lost commits that a knower must not be able to build on. */
   #rewoundAt: number | null = null;
 
@@ -62,13 +63,15 @@ export class SimRows {
 
   /** Whether the promise has its exception now. */
   get isExcepted(): boolean {
-    for (const knower of [...this.#knowers]) if (!knower.process.alive) this.#knowers.delete(knower);
+    for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
     if (this.#knowers.size === 0) this.#rewoundAt = null;
     return this.#rewoundAt !== null;
   }
 
-  commit(step: StoreStep, commit: Commit): CommitAnswer {
-    const isKnower = this.isExcepted && this.#knowers.has(step.by) && commit.epoch === this.rows.epoch;
+  /** `sentAt`: when the instance decided on the commit, and on what it names as seen. */
+  commit(step: StoreStep, commit: Commit, sentAt: number): CommitAnswer {
+    const knowsSince = this.#knowers.get(step.by) ?? Number.POSITIVE_INFINITY;
+    const isKnower = this.isExcepted && knowsSince < sentAt && commit.epoch === this.rows.epoch;
     this.#step = step;
     try {
       const answer = this.rows.commit(commit);
@@ -86,8 +89,7 @@ export class SimRows {
 
   /** The answer to a commit has reached an instance. */
   acknowledged(by: Instance, id: string): void {
-    const known = this.#acknowledged.get(id) ?? new Set();
-    this.#acknowledged.set(id, known.add(by));
+    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now });
   }
 
   /** A failover to a replica that lacks the last `ms`. Returns whether a commit was lost. */
@@ -95,9 +97,12 @@ export class SimRows {
     const lost = this.rows.rewind(ms);
     if (lost.length === 0) return false;
     const { trace, tables, truth } = this.#parts;
-    for (const id of lost)
-      for (const by of this.#acknowledged.get(id) ?? []) if (by.process.alive) this.#knowers.add(by);
-    const names = [...this.#knowers].map(({ name }) => name);
+    for (const id of lost) {
+      const known = this.#acknowledged.get(id);
+      if (known?.by.process.alive !== true) continue;
+      this.#knowers.set(known.by, Math.min(known.at, this.#knowers.get(known.by) ?? known.at));
+    }
+    const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
     tables.replace((rows) => {
@@ -133,7 +138,7 @@ export class SimRows {
   }
 
   #closeWindow(): void {
-    this.#knowers = new Set();
+    this.#knowers = new Map();
     this.#rewoundAt = null;
   }
 
@@ -148,7 +153,8 @@ export class SimRows {
         if (value !== null) tables.putTombstone(value as Tombstone);
         return;
       case "session":
-        if (value === null) tables.deleteSession(idOf(key) as InstanceId);
+        // A session that is ending has no rights any more.
+        if (value === null || (value as SessionBody).ending) tables.deleteSession(idOf(key) as InstanceId);
         return;
       case "beat":
         if (value !== null) this.#putSession(tables, value as BeatBody, commit);
@@ -171,7 +177,8 @@ export class SimRows {
     const key = sessionKey(instance);
     const body = commit?.writes.get(key) ?? this.rows.read([key]).rows[0]?.body;
     if (body === null || body === undefined) return;
-    const { ending: _, ...session } = JSON.parse(body) as SessionBody;
+    const { ending, ...session } = JSON.parse(body) as SessionBody;
+    if (ending) return;
     tables.putSession({ ...session, beat, lastBeatAt });
   }
 }

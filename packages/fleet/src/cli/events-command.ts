@@ -17,7 +17,8 @@ export async function eventsCommand(
     terminal.error("No gateway is named: these are the events of this process alone (see `sandlot serve`).\n");
   await withTarget(terminal, options, async (target) => {
     try {
-      for await (const event of target.events(signal)) print(terminal, event, options.json);
+      const onPartial = (instances: readonly string[]) => tellPartial(terminal, instances, options.json);
+      for await (const event of target.events(signal, onPartial)) print(terminal, event, options.json);
     } catch (error) {
       if (!signal.aborted) throw error;
     }
@@ -28,6 +29,12 @@ function print(terminal: Terminal, event: FleetEvent | null, json: boolean): voi
   if (json) terminal.out(`${JSON.stringify(event ?? { type: "gap" })}\n`);
   else if (event === null) terminal.error("[some events were missed]\n");
   else terminal.out(`${printable(line(event))}\n`);
+}
+
+function tellPartial(terminal: Terminal, instances: readonly string[], json: boolean): void {
+  if (json) terminal.out(`${JSON.stringify({ type: "partial", instances })}\n`);
+  else if (instances.length === 0) terminal.error("[events of all instances come]\n");
+  else terminal.error(printable(`[no events of ${instances.join(", ")}, which this gateway does not reach]\n`));
 }
 
 function line(event: FleetEvent): string {

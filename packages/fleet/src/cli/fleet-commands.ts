@@ -33,7 +33,7 @@ export async function listCommand(terminal: Terminal, options: ListCommandOption
   const now = Date.now();
   printTable(
     terminal,
-    ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"],
+    ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "ENGINE", "AGE", "HELD BY"],
     sandboxes.map((sandbox) => row(sandbox, now)),
   );
 }
@@ -51,8 +51,10 @@ function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], opt
 }
 
 function row(sandbox: SandboxSummary, now: number): readonly string[] {
-  const { sandboxId, user, thread, state, blueprint, backend, createdAt, holders } = sandbox;
-  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, backend];
+  const { sandboxId, user, thread, state, blueprint, backend, engine, createdAt, holders } = sandbox;
+  // An engine's name begins with its backend. Twelve letters of the rest tell engines apart.
+  const shownEngine = engine === undefined || engine === "" ? backend : engine.slice(0, backend.length + 13);
+  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, shownEngine];
   return [...names, age(now - createdAt), holders.length === 0 ? "-" : String(holders.length)];
 }
 

@@ -49,7 +49,7 @@ Environment:
   SANDLOT_CONFIG  the configuration file, where none is named
   SANDLOT_URL     the gateway that commands ask (or sandlot login); without it, or with local, a fleet of their own
   SANDLOT_API_KEY the key for it; default the one of sandlot login; for a gateway of SANDLOT_HOME its operator's key
-  SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
+  SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_ADVERTISE, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
   SANDLOT_ALLOWED_HOSTS, SANDLOT_ALLOWED_ORIGINS, SANDLOT_PREVIEW_PORT, SANDLOT_PREVIEW_DOMAIN
                   stand for keys of the file and win over it; flags win over both`;
 

@@ -64,6 +64,13 @@ export const gatewayConfigSchema = z
       .boolean()
       .default(false)
       .describe("A proxy in front terminates TLS. Needed to listen beyond loopback without `tls`."),
+    advertise: z
+      .url({ protocol: /^https?$/, error: "must be an http or https URL" })
+      .optional()
+      .describe(
+        "The URL at which clients and the other gateways of a shared store reach this gateway. " +
+          "Default: none, so that threads on this host's engine are reached through this gateway's own address only.",
+      ),
     allowedHosts: z
       .array(z.string().min(1))
       .default([])
@@ -131,7 +138,19 @@ export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySetti
       problem: `${settings.host} is beyond loopback, where keys would travel in the clear; give \`tls\`, or say with \`behindProxy\` that a proxy terminates it`,
     });
   }
+  const problem = advertiseProblem(settings);
+  if (problem !== null) throw new SandlotError("config_invalid", { path: "gateway.advertise", problem });
   return settings;
+}
+
+/** Keys are sent to this address, and nothing but a base URL can be put before a path. */
+function advertiseProblem({ advertise, behindProxy }: GatewaySettings): string | null {
+  if (advertise === undefined) return null;
+  const { protocol, hostname, username, password, search, hash } = new URL(advertise);
+  if (username !== "" || password !== "" || search !== "" || hash !== "")
+    return "it has a user, a query or a fragment; give only scheme, host, port and path";
+  if (protocol === "https:" || isLoopback(hostname.replace(/^\[|\]$/g, "")) || behindProxy) return null;
+  return `${advertise} sends keys beyond loopback in the clear; give an https URL, or say with \`behindProxy\` that the network in between is protected`;
 }
 
 export function isLoopback(host: string): boolean {

@@ -115,7 +115,9 @@ export class ThreadUse {
     return this.acquire(key, purpose, signal, { existing: true });
   }
 
+  /** Refuses a thread that has neither, also one that lives elsewhere: only there its files are known. */
   async existing({ user, thread }: ThreadKey): Promise<ThreadSummary> {
+    await this.#fleet.locate({ user, thread });
     const found = await this.#fleet.findThread({ user, thread });
     if (found === null) throw new SandlotError("thread_not_found", { thread });
     return found;

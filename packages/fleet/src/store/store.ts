@@ -49,6 +49,7 @@ import type {
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
 import type { ProcessIdentity } from "../world/world.ts";
+import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
   Arrival,
@@ -66,6 +67,8 @@ export interface Store extends StoreTransfer {
   readonly kind: string;
   /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
   readonly promise: "linearizable" | "may-rewind";
+  /** Texts that all gateways of this store share; `null` where the store is one host's. */
+  readonly entries: SharedEntries | null;
   /** Whether hosts with different engines can use it. */
   readonly isShared: boolean;
 

@@ -12,6 +12,7 @@
 import { bindingCases } from "./store-suite/binding.ts";
 import { concurrencyCases } from "./store-suite/concurrency.ts";
 import { endingCases } from "./store-suite/ending.ts";
+import { engineCases } from "./store-suite/engines.ts";
 import { holdingCases } from "./store-suite/holding.ts";
 import { makingCases } from "./store-suite/making.ts";
 import { movingCases } from "./store-suite/moving.ts";
@@ -51,6 +52,7 @@ const GROUPS: Readonly<Record<string, readonly StoreCase[]>> = {
   "remote leases": remoteLeaseCases,
   recovery: recoveryCases,
   moving: movingCases,
+  engines: engineCases,
   concurrency: concurrencyCases,
 };
 

@@ -135,7 +135,7 @@ describe("a backend and a store that are added to the registry", () => {
   });
 
   it("open a fleet", async () => {
-    const { fleet, hostWorkspaces } = await openFleetAndHost(TOYS, registry);
+    const { fleet, hostWorkspaces } = await openFleetAndHost(TOYS, { registry });
     try {
       await using lease = await fleet.acquire({ thread: "t" });
       expect((await lease.sandbox.exec("echo hello")).stdout).toBe("hello\n");

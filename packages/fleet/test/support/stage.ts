@@ -73,8 +73,17 @@ export class Stage {
     return this.#loseStore(this.engineWorld);
   }
 
-  /** Opens an instance. `config` replaces the stage's settings. */
-  async open(config: FleetConfig = {}, prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined) {
+  /** The engine of another host. */
+  newEngine(): MemoryEngine {
+    return new MemoryEngine({ world: this.engineWorld });
+  }
+
+  /** Opens an instance. `config` replaces the stage's settings, `host` the stage's engine. */
+  async open(
+    config: FleetConfig = {},
+    prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined,
+    { engine = this.engine, address }: { readonly engine?: MemoryEngine; readonly address?: string } = {},
+  ) {
     const world = this.time.newWorld();
     const settings = resolveSettings(
       { fleetId: "stage", backend: "memory", store: { type: "memory" }, ...this.#config, ...config },
@@ -82,7 +91,7 @@ export class Stage {
     );
     const store = new Interception<Store>(await this.#openStore(world));
     const attachments = new Attachments();
-    const inner = createMemoryBackend({ fleetId: settings.fleetId, engine: this.engine, world });
+    const inner = createMemoryBackend({ fleetId: settings.fleetId, engine, world });
     const backend = new Interception<Backend>(attachments.wrap(inner));
     const events: FleetEvent[] = [];
     const parts = {
@@ -99,7 +108,8 @@ export class Stage {
       },
     };
     prepare(parts);
-    const assembling = assembleFleet({ settings, world, store: store.proxy, backend: backend.proxy }).then((opened) => {
+    const open = { settings, world, store: store.proxy, backend: backend.proxy, ...(address && { address }) };
+    const assembling = assembleFleet(open).then((opened) => {
       opened.events.on((event) => events.push(event));
       return opened;
     });
@@ -179,11 +189,11 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-/** A stage over the memory store. `tables` are the store's tables, to empty it. */
-export function newStage(config: FleetConfig = {}): Stage & { readonly tables: MemoryTables } {
+/** A stage over the memory store. `tables` are the store's tables, to empty it. `isShared`: for several engines. */
+export function newStage(config: FleetConfig = {}, isShared = false): Stage & { readonly tables: MemoryTables } {
   const holder: { tables?: MemoryTables } = {};
   const open = async (world: World) => {
-    holder.tables ??= newMemoryTables(world);
+    holder.tables ??= newMemoryTables(world, isShared);
     return new MemoryStore(holder.tables);
   };
   const stage = new Stage(config, open, async () => holder.tables?.empty());

@@ -114,6 +114,13 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: CommandContex
       const { listKeys } = await import("../key-commands.ts");
       await listKeys(terminal, { ...options, json });
     });
+  targeted(keys.command("import"))
+    .description("move the keys in this home's files into the store that several hosts share")
+    .addHelpText("after", examples("sandlot keys import -c sandlot.yaml"))
+    .action(async (options: TargetOptions) => {
+      const { importKeys } = await import("../key-commands.ts");
+      await importKeys(terminal, { ...options, json });
+    });
   targeted(keys.command("revoke"))
     .description("end a key")
     .argument("<id>", "as `keys list` shows it")

@@ -7,8 +7,11 @@
 import { type ApiKeyInfo, GATEWAY_HEADERS, SandlotError, WEBSOCKET_KEY_PREFIX } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKeys } from "../keys/api-keys.ts";
-import { type Access, callerOf } from "./caller.ts";
+import { type Access, type Caller, callerOf } from "./caller.ts";
 import type { RateLimits } from "./rate-limits.ts";
+
+/** Another gateway reads for its own callers, and shows each of them what that one may see. */
+const PEER: Caller = { keyId: "peer", scope: "operator", user: null, blueprints: null };
 
 interface Asked {
   readonly access: Access;
@@ -17,10 +20,16 @@ interface Asked {
   readonly reply: FastifyReply;
 }
 
+export interface AuthenticationParts {
+  readonly keys: ApiKeys;
+  readonly rates: RateLimits;
+  /** Whether a text proves that another gateway of the store asks. */
+  readonly isPeer: (text: string) => boolean;
+}
+
 /** Throws, or rejects with, the refusal. Synchronous when the key is cached. */
 export function authenticate(
-  keys: ApiKeys,
-  rates: RateLimits,
+  { keys, rates, isPeer }: AuthenticationParts,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> | null {
@@ -30,6 +39,10 @@ export function authenticate(
   const asked: Asked = { access, rates, request, reply };
   const text = keyText(access, request);
   if (text === null) refuse(asked, "no key was sent");
+  if (request.route.config.peers === true && isPeer(text)) {
+    request.caller = PEER;
+    return null;
+  }
   const key = keys.verify(text);
   if (key instanceof Promise) return key.then((found) => admit(asked, found));
   admit(asked, key);

@@ -41,6 +41,7 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
 
 function hostAllowed(host: string, settings: GatewaySettings, port: number): boolean {
   if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === host)) return true;
+  if (settings.advertise !== undefined && new URL(settings.advertise).host === host) return true;
   const match = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(?::(\d+))?$/.exec(host);
   const name = match?.[1]?.replace(/^\[|\]$/g, "");
   if (name === undefined) return false;

@@ -109,29 +109,28 @@ const tombstoneSchema = z.looseObject({
   stoppedAt: z.number(),
 });
 
+const sessionSchema = z.looseObject({
+  instance: id,
+  identity: z.looseObject({ bootId: z.string(), pidNamespace: z.string(), pid: z.number(), startTime: z.string() }),
+  engines: z.array(z.string()),
+  address: z.string().nullable(),
+  ending: z.boolean(),
+});
+
 const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   record: recordSchema,
   tombstone: tombstoneSchema,
   thread: z.looseObject({ sandboxId: id.nullable(), tombstone: tombstoneSchema.nullable() }),
   home: z.looseObject({ user: id, thread: id, engine: z.string() }),
   lease: z.looseObject({ sandboxId: id }),
-  session: z.looseObject({
-    instance: id,
-    identity: z.looseObject({
-      bootId: z.string(),
-      pidNamespace: z.string(),
-      pid: z.number(),
-      startTime: z.string(),
-    }),
-    engines: z.array(z.string()),
-    address: z.string().nullable(),
-    ending: z.boolean(),
-  }),
+  session: sessionSchema,
+  roster: z.array(sessionSchema),
   beat: z.looseObject({ instance: id, beat: z.number(), lastBeatAt: z.number() }),
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
   transfer: z.looseObject({ state: z.enum(["moved", "importing"]), id, since: z.number() }),
+  entry: z.string(),
 };
 
 /** Rejects with `store_corrupt` that names the row. A table of a newer version is taken as it is. */

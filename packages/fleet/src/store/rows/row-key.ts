@@ -7,11 +7,13 @@
  *   lease/<lease>        the sandbox of a remote lease
  *   session/<instance>   who the instance is and what it reaches
  *   beat/<instance>      its beats, apart, so that a hold does not conflict with a beat
+ *   roster               all sessions: for steps that depend on which there are
  *   tombstone/<sandbox>  an ended sandbox
  *   count/…              how many records there are: all, of a user, of an engine
  *   generation           the highest generation so far
  *   recovered/<engine>   the recovery of the engine is over
  *   transfer/mark        the store was moved, or an import has not ended; kept over epochs
+ *   entry/<name>         a text that gateways share (`store/entries.ts`); kept over epochs
  *
  * An id from outside is escaped, so that a key is short, printable ASCII.
  */
@@ -22,6 +24,7 @@ import type { RowKey } from "./row-server.ts";
 
 export const GENERATION_KEY: RowKey = "generation";
 export const TRANSFER_KEY: RowKey = "transfer/mark";
+export const ROSTER_KEY: RowKey = "roster";
 export const COUNT_ALL_KEY: RowKey = "count/all";
 
 export function recordKey(sandboxId: SandboxId): RowKey {
@@ -62,6 +65,11 @@ export function engineCountKey(engine: string): RowKey {
 
 export function recoveredKey(engine: string): RowKey {
   return `recovered/${escaped(engine)}`;
+}
+
+/** Names of entries are short, printable ASCII already. */
+export function entryKey(name: string): RowKey {
+  return `entry/${name}`;
 }
 
 /** The part before the first slash. */

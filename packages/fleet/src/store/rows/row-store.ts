@@ -19,11 +19,13 @@
 import type { Epoch, InstanceId } from "@sandlot/contract";
 import { abortable, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { SharedEntries } from "../entries.ts";
 import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
+import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
@@ -45,7 +47,9 @@ const EAGER_TRIES = 3;
 const PAST_EPOCHS_MAX = 16;
 
 /** Steps after which the caller acts outside the store. */
-const DURABLE = new Set("reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "));
+const DURABLE = new Set(
+  "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "),
+);
 
 interface StepPlan {
   readonly access: "read" | "write";
@@ -58,6 +62,7 @@ export class RowStore extends TransactionalStore {
   readonly kind: string;
   override readonly promise: RowServer["promise"];
   readonly isShared = true;
+  override readonly entries: SharedEntries;
   readonly #world: World;
   readonly #timeoutMs: number;
   readonly #client: RowClient;
@@ -71,6 +76,7 @@ export class RowStore extends TransactionalStore {
   #nextScan: Promise<void> | null = null;
   #unsubscribe: (() => void) | null = null;
   #isClosed = false;
+  readonly #closing = new AbortController();
 
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
     super();
@@ -80,6 +86,9 @@ export class RowStore extends TransactionalStore {
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);
     this.#mirror = new RowMirror(() => world.monotonicMs());
+    this.entries = new RowEntries((operation, access, step) =>
+      this.#step(operation, { access, relies: "reads", needsFresh: false }, step),
+    );
   }
 
   /** Calls to the server, conflicts and retries so far. */
@@ -117,6 +126,7 @@ export class RowStore extends TransactionalStore {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#closing.abort(unavailable("close", "it is closed"));
     this.#hints.clear();
     this.#unsubscribe?.();
     await this.#client.server.close();
@@ -130,7 +140,7 @@ export class RowStore extends TransactionalStore {
     if (this.#isClosed) return Promise.reject(unavailable(operation, "it is closed"));
     const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => unavailable(operation, `${this.kind} did not answer within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, undefined, late, (signal) =>
+    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
       this.#untilCommitted({ operation, signal, at }, plan, step),
     );
   }
@@ -195,6 +205,7 @@ export class RowStore extends TransactionalStore {
   }
 
   #wrote({ id, epoch, seen, writes }: Commit, view: RowView, seq: number): void {
+    view.onCommitted?.(seq);
     if (epoch === this.#epoch) {
       this.#client.frontier.acknowledged(id, seen, this.#client.clock.now());
       for (const [key, body] of writes) this.#mirror.wrote(key, seq, view.writes.get(key), body);
@@ -281,7 +292,7 @@ export class RowStore extends TransactionalStore {
   #scan(operation: string): Promise<void> {
     const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => unavailable(operation, `${this.kind} did not send its rows within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, undefined, late, (signal) =>
+    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
       this.#scanPages({ operation, signal, at }),
     );
   }

@@ -7,11 +7,13 @@
  * - A row that the step has read, and every row that it writes, is in `reads`. Rows that only give a hint are not: the
  *   beats of other sessions, lists, and in a beat (`relies: "writes"`) the holds that it only looks at.
  * - `thread/`, `lease/` and `count/` rows change with the records, in the same commit.
+ * - `roster` has every session with rights, so that a step can rely on which sessions there are.
  * - In a reading step lists are as of a moment after its request: without a fresh mirror they throw `MirrorNeeded`.
  */
 
 import type { Epoch, InstanceId, LeaseId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { threadKeyOf } from "../../backend/labels.ts";
+import type { SharedEntry } from "../entries.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
@@ -21,9 +23,11 @@ import {
   beatKey,
   COUNT_ALL_KEY,
   engineCountKey,
+  entryKey,
   GENERATION_KEY,
   homeKey,
   leaseKey,
+  ROSTER_KEY,
   recordKey,
   recoveredKey,
   sessionKey,
@@ -69,6 +73,8 @@ export class RowView implements Tables {
   /** New values; `null` deletes. */
   readonly writes = new Map<RowKey, unknown>();
   readonly topics = new Set<Topic>();
+  /** Called with the number of the commit when it has taken effect. */
+  onCommitted: ((seq: number) => void) | null = null;
   readonly #options: RowViewOptions;
 
   constructor(options: RowViewOptions) {
@@ -124,6 +130,7 @@ export class RowView implements Tables {
   }
 
   sessions(): readonly Session[] {
+    if (this.#options.access === "write") return this.#roster().map((session) => toSession(session, NO_BEAT));
     this.#needMirror("session");
     return this.#options.mirror.sessions().map(({ session, beat }) => toSession(session, beat));
   }
@@ -132,14 +139,17 @@ export class RowView implements Tables {
     const { instance } = session;
     const body: SessionBody = { ...session, ending: false };
     // Unchanged in most beats: then no hold conflicts with the beat.
-    if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body))
+    if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body)) {
       this.#put(sessionKey(instance), body);
+      this.#put(ROSTER_KEY, [...this.#rosterWithout(instance), body]);
+    }
     this.#put(beatKey(instance), { instance, beat, lastBeatAt });
   }
 
   deleteSession(instance: InstanceId): void {
     this.#put(sessionKey(instance), null);
     this.#put(beatKey(instance), null);
+    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
   }
 
   /** The session if its last beat is still this one (`null`: whichever), also if it is ending. */
@@ -153,7 +163,9 @@ export class RowView implements Tables {
   /** From now on the session has no rights: every hold that is under way conflicts. */
   markEnding(instance: InstanceId): void {
     const session = this.#relyOn(sessionKey(instance)) as SessionBody;
-    if (!session.ending) this.#put(sessionKey(instance), { ...session, ending: true });
+    if (session.ending) return;
+    this.#put(sessionKey(instance), { ...session, ending: true });
+    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
   }
 
   isEnding(instance: InstanceId): boolean {
@@ -245,6 +257,20 @@ export class RowView implements Tables {
     this.#put(homeKey(user, thread), null);
   }
 
+  entry(name: string): SharedEntry | null {
+    const body = this.#get(entryKey(name)) as string | null;
+    return body === null ? null : { name, body, seq: this.#options.mirror.seqOf(entryKey(name)) ?? 0 };
+  }
+
+  putEntry(name: string, body: string | null): void {
+    this.#put(entryKey(name), body);
+  }
+
+  entries(prefix: string): readonly SharedEntry[] {
+    this.#needMirror("entry");
+    return this.#options.mirror.entries().filter(({ name }) => name.startsWith(prefix));
+  }
+
   tombstone(sandboxId: SandboxId): Tombstone | null {
     return this.#get(tombstoneKey(sandboxId)) as Tombstone | null;
   }
@@ -318,6 +344,14 @@ export class RowView implements Tables {
     return session === null || session.ending ? null : session;
   }
 
+  #roster(): readonly SessionBody[] {
+    return (this.#relyOn(ROSTER_KEY) as readonly SessionBody[] | null) ?? [];
+  }
+
+  #rosterWithout(instance: InstanceId): readonly SessionBody[] {
+    return this.#roster().filter((session) => session.instance !== instance);
+  }
+
   #thread(user: UserId, thread: ThreadId): ThreadBody {
     return (this.#get(threadRowKey(user, thread)) as ThreadBody | null) ?? { sandboxId: null, tombstone: null };
   }
@@ -366,11 +400,16 @@ export class RowView implements Tables {
   }
 }
 
+/** The roster does not change with the beats. */
+const NO_BEAT = { beat: 0, lastBeatAt: 0 } as const;
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
 /** Callers wait for room, and for the end of a recovery. */
 const ROOM: Topic = "room";
 
-function toSession({ ending: _, ...session }: SessionBody, { beat, lastBeatAt }: BeatBody): Session {
+function toSession(
+  { ending: _, ...session }: SessionBody,
+  { beat, lastBeatAt }: Pick<BeatBody, "beat" | "lastBeatAt">,
+): Session {
   return { ...session, beat, lastBeatAt };
 }

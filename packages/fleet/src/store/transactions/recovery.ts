@@ -8,7 +8,7 @@ import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } 
 import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RejoinRequest, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord, hold, nextGeneration } from "./creation.ts";
-import { mayLiveOn, refuseWhileRecovering, settle } from "./engines.ts";
+import { mayLiveOn, reaches, refuseWhileRecovering, settle } from "./engines.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
@@ -72,6 +72,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
 
 export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
+  if (!reaches(tables, request.actor, request.engine)) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, superseded, purge = false } = request;
   const given = request.generation;
