@@ -36,12 +36,20 @@ async function exported(store: Store, more: Partial<ExportRequest> = {}): Promis
   return text;
 }
 
-async function imported(store: Store, text: string): Promise<void> {
+async function imported(store: Store, text: string): Promise<number> {
   async function* chunks() {
     yield Buffer.from(text);
   }
   const { header, withoutEngine } = await checkFile(chunks());
-  await importStore({ store, description: "new", header, withoutEngine, rows: rowsOf(chunks()), file: "file", signal });
+  return importStore({
+    store,
+    description: "new",
+    header,
+    withoutEngine,
+    rows: rowsOf(chunks()),
+    file: "file",
+    signal,
+  });
 }
 
 /** A store of one host with a parked sandbox on `ENGINE`, and without sessions. */
@@ -75,6 +83,23 @@ test("a store of one host moves to rows, and an instance finds its sandbox there
   expect(await rows.store.census()).toMatchObject({ parked: 1, leased: 0 });
   expect((await stage.take("t", await stage.join("here"), 1)).sandboxId).toBe(former.parked.sandboxId);
   await rows.dispose();
+  await former.dispose();
+});
+
+test("the entries of gateways move along, except into a store of one host, and that is counted", async () => {
+  const [former, rows, host] = [await openRows(world), await openRows(world), await openSqlite(world)];
+  await former.store.entries?.put("keys/abc", "hash", null);
+  const text = await exported(former.store);
+  expect(await imported(rows.store, text)).toBe(0);
+  expect(await rows.store.entries?.get("keys/abc")).toMatchObject({ body: "hash" });
+  expect(await imported(host.store, text)).toBe(1);
+  for (const one of [former, rows, host]) await one.dispose();
+});
+
+test("an export while instances run has no entries: a key that is revoked later must not come back", async () => {
+  const former = await openRows(world);
+  await former.store.entries?.put("keys/abc", "hash", null);
+  expect(await exported(former.store, { isWhole: false })).not.toContain("keys/abc");
   await former.dispose();
 });
 

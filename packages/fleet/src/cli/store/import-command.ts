@@ -32,11 +32,13 @@ export async function importCommand(
     withStore(found, true, ({ store, description }) =>
       importStore({ store, description, header, withoutEngine, rows: rowsOf(chunksOf(path)), file: path, signal }),
     );
-  await withProgress(terminal, "Importing", work);
+  const leftOut = await withProgress(terminal, "Importing", work);
   const { isWhole } = header;
   const { record: sandboxes, tombstone: tombstones } = counts;
-  if (options.json) return printJson(terminal, { store: found.description, sandboxes, tombstones, isWhole });
+  if (options.json) return printJson(terminal, { store: found.description, sandboxes, tombstones, leftOut, isWhole });
   terminal.out(`Imported ${sandboxes} sandboxes and ${tombstones} ended ones into ${found.description}.\n`);
+  if (leftOut > 0)
+    terminal.error(`${leftOut} API keys and links were left out: this store keeps them in files. Make new ones.\n`);
   terminal.error(
     isWhole
       ? "Set this store in the configuration of every instance, then start them.\n"

@@ -4,12 +4,13 @@
  *   {"sandlot":"store","version":1,"id":…,"store":…,"at":…,"epoch":…,"generation":…,"isWhole":…}
  *   {"tombstone":{…}}      any number of each
  *   {"home":{…}}
+ *   {"entry":{"name":"…","body":"…"}}
  *   {"record":{…}}
  *   {"engine":{"id":"…","isRecovered":true}}
  *   {"end":{"rows":N,"sha256":"…"}}
  *
  * The hash is that of all bytes before the last line. A file without that line was cut off, or its export has failed.
- * A reader checks the whole file before it uses a line. Records have the tokens of their sandboxes: the file is secret.
+ * A reader checks the whole file before it uses a line. Records have the tokens of their sandboxes, entries the secrets of gateways: the file is secret.
  */
 
 import { createHash } from "node:crypto";
@@ -45,6 +46,7 @@ function lineOf(value: object): string {
 
 function bodyOf(row: ExportedRow): object {
   if (row.kind === "engine") return { engine: { id: row.engine, isRecovered: row.isRecovered } };
+  if (row.kind === "entry") return { entry: { name: row.name, body: row.body } };
   if (row.kind === "home") return { home: row.home };
   return row.kind === "tombstone" ? { tombstone: row.tombstone } : { record: row.record };
 }
@@ -65,7 +67,7 @@ export interface ExportFile {
 /** Checks a whole file. Rejects with `BadExport`. */
 export async function checkFile(chunks: AsyncIterable<Buffer>): Promise<ExportFile> {
   const hash = createHash("sha256");
-  const counts = { tombstone: 0, home: 0, record: 0, engine: 0 };
+  const counts = { tombstone: 0, home: 0, entry: 0, record: 0, engine: 0 };
   let withoutEngine: string | null = null;
   let header: ExportHeader | null = null;
   let isEnded = false;
@@ -143,9 +145,10 @@ function toHeader(value: Fields): ExportHeader {
   return { id, store, at, epoch, generation, isWhole };
 }
 
-function toRow({ tombstone, home, record, engine }: Fields): ExportedRow {
+function toRow({ tombstone, home, entry, record, engine }: Fields): ExportedRow {
   if (isTombstone(tombstone)) return { kind: "tombstone", tombstone };
   if (isHome(home)) return { kind: "home", home };
+  if (isEntry(entry)) return { kind: "entry", name: entry.name, body: entry.body };
   if (isRecord(record) && typeof record.engine === "string") return { kind: "record", record };
   if (isEngine(engine)) return { kind: "engine", engine: engine.id, isRecovered: engine.isRecovered };
   throw new BadExport("it is damaged: a line is of no known kind");
@@ -154,6 +157,11 @@ function toRow({ tombstone, home, record, engine }: Fields): ExportedRow {
 function isHome(value: unknown): value is ThreadHome {
   const { user, thread, engine } = fieldsOf(value);
   return typeof user === "string" && typeof thread === "string" && typeof engine === "string";
+}
+
+function isEntry(value: unknown): value is { readonly name: string; readonly body: string } {
+  const { name, body } = fieldsOf(value);
+  return typeof name === "string" && typeof body === "string";
 }
 
 function isEngine(value: unknown): value is { readonly id: string; readonly isRecovered: boolean } {

@@ -44,9 +44,13 @@ export interface ExportHeader {
   readonly isWhole: boolean;
 }
 
-/** A row of the store, or an engine: `isRecovered` says that the export has everything that there is to know of it. */
+/**
+ * A row of the store, a text that gateways share, or an engine: `isRecovered` says that the export has everything that
+ * there is to know of it.
+ */
 export type ExportedRow =
   | TransferRow
+  | { readonly kind: "entry"; readonly name: string; readonly body: string }
   | { readonly kind: "engine"; readonly engine: string; readonly isRecovered: boolean };
 
 /** The destination of an export. */
@@ -84,7 +88,7 @@ async function writeAll(request: ExportRequest, id: string, sink: ExportSink): P
   const { epoch, generation, now } = await store.overview();
   await sink.begin({ id, store: store.kind, at: now, epoch, generation, isWhole });
   const engines = new Set<string>();
-  let written = 0;
+  let written = isWhole ? await writeEntries(request, sink) : 0;
   let after: string | null = null;
   do {
     signal.throwIfAborted();
@@ -106,6 +110,13 @@ async function writeAll(request: ExportRequest, id: string, sink: ExportSink): P
   }
   await sink.end();
   return written;
+}
+
+/** Only in a whole export: a key that is revoked after it must not come back. */
+async function writeEntries({ store }: ExportRequest, sink: ExportSink): Promise<number> {
+  const entries = (await store.entries?.list("")) ?? [];
+  await sink.write(entries.map(({ name, body }) => ({ kind: "entry", name, body })));
+  return entries.length;
 }
 
 async function withEngine({ engineOf }: ExportRequest, record: SandboxRecord): Promise<SandboxRecord> {

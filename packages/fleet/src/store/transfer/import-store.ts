@@ -30,10 +30,12 @@ export interface ImportRequest {
   readonly signal: AbortSignal;
 }
 
-export async function importStore(request: ImportRequest): Promise<void> {
+/** Resolves with how many entries the store could not take: a store of one host has none. */
+export async function importStore(request: ImportRequest): Promise<number> {
   const { store, header, signal } = request;
   await claim(request);
   const recovered: string[] = [];
+  let leftOut = 0;
   let page: TransferRow[] = [];
   const send = async () => {
     signal.throwIfAborted();
@@ -46,11 +48,23 @@ export async function importStore(request: ImportRequest): Promise<void> {
   for await (const row of request.rows) {
     if (row.kind === "engine") {
       if (row.isRecovered) recovered.push(row.engine);
+    } else if (row.kind === "entry") {
+      if (!(await putEntry(request, row))) leftOut += 1;
     } else if (page.push(row) === PAGE_ROWS) await send();
   }
   await send();
   const { id, generation } = header;
   if (!(await store.finishImport({ id, generation, recovered }))) throw ended(request);
+  return leftOut;
+}
+
+/** False: this store has no entries. An entry that is there already is the same, from a try before. */
+async function putEntry(request: ImportRequest, { name, body }: { name: string; body: string }): Promise<boolean> {
+  const { entries } = request.store;
+  if (entries === null) return false;
+  const { kind } = await entries.put(name, body, null);
+  if (kind === "put" || (kind === "changed" && (await entries.get(name))?.body === body)) return true;
+  throw notEmpty(request, kind === "full" ? "it has no room for more entries" : `it has another entry ${name} already`);
 }
 
 /** Marks the store and makes sure that it is unused. */
