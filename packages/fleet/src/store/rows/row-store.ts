@@ -28,8 +28,9 @@ import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./r
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
+import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
-import { MirrorNeeded, RowsNeeded, RowView } from "./row-view.ts";
+import { RowView } from "./row-view.ts";
 
 export interface RowStoreOptions {
   readonly server: RowServer;

@@ -37,24 +37,8 @@ import {
   userCountKey,
 } from "./row-key.ts";
 import type { RowMirror } from "./row-mirror.ts";
+import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { RowKey, Topic } from "./row-server.ts";
-
-/** The step needs rows that were never read. */
-export class RowsNeeded extends Error {
-  readonly keys: readonly RowKey[];
-
-  constructor(keys: readonly RowKey[]) {
-    super("rows to be read first");
-    this.keys = keys;
-  }
-}
-
-/** The step searches in all rows, and the mirror may be old. */
-export class MirrorNeeded extends Error {
-  constructor() {
-    super("rows to be scanned first");
-  }
-}
 
 export interface RowViewOptions {
   readonly mirror: RowMirror;
