@@ -7,6 +7,7 @@ import { ROOT } from "../../scripts/runtime.mjs";
 import { FAULT_KINDS, type Fault, type FaultKind } from "./fault.ts";
 import type { EngineFigures } from "./faults/engine-figures.ts";
 import type { Measured } from "./stage/stage.ts";
+import type { StageStore } from "./stage/stage-store.ts";
 
 const PAGE = join(ROOT, "docs", "FAILURES.md");
 const BEGIN = "<!-- figures: begin (npm run failures) -->";
@@ -25,8 +26,8 @@ export interface FaultRow {
 
 /** `why`: the store cannot have the fault. */
 export function rowOf(
-  { kind, test }: Fault,
-  store: string,
+  { kind, test, serverTest }: Fault,
+  { name: store, server }: Pick<StageStore, "name" | "server">,
   measured: readonly Measured[],
   why: string | null,
 ): FaultRow {
@@ -42,7 +43,7 @@ export function rowOf(
     lost: lostWrites === 0 ? lost : `${lostWrites} acknowledged writes; ${lost}`,
     lostWrites,
     runs: measured.length,
-    test,
+    test: server === null ? test : (serverTest ?? test),
   };
 }
 

@@ -104,7 +104,7 @@ function rowsFrom(records: readonly Recorded[]): FaultRow[] {
       const fault = FAULTS.find((known) => known.kind === kind);
       if (fault === undefined || store === undefined) return [];
       const outcomes = records.filter((one) => one.kind === kind && one.store === name).map(({ outcome }) => outcome);
-      return rowOf(fault, name, outcomes, fault.unfit?.(store) ?? (outcomes.length === 0 ? "not measured" : null));
+      return rowOf(fault, store, outcomes, fault.unfit?.(store) ?? (outcomes.length === 0 ? "not measured" : null));
     });
   });
 }
@@ -113,7 +113,7 @@ async function budgetOf(fault: Fault, newStore: () => StageStore, runs: number):
   const measured: Measured[] = [];
   const store = newStore();
   const unfit = fault.unfit?.(store) ?? null;
-  if (unfit !== null) return rowOf(fault, store.name, [], unfit);
+  if (unfit !== null) return rowOf(fault, store, [], unfit);
   for (let run = 0; run < runs; run += 1) {
     try {
       const outcome = await once(fault, newStore());
@@ -126,7 +126,7 @@ async function budgetOf(fault: Fault, newStore: () => StageStore, runs: number):
       console.error(failures.at(-1));
     }
   }
-  return rowOf(fault, store.name, measured, measured.length === 0 ? "every run has failed" : null);
+  return rowOf(fault, store, measured, measured.length === 0 ? "every run has failed" : null);
 }
 
 function sentence(outcome: Measured): string {
