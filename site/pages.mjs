@@ -60,6 +60,7 @@ const GROUPS = {
     ...below("guides"),
     "examples/README.md",
     "docs/operations.md",
+    "docs/FAILURES.md",
     "deploy/README.md",
     "images/README.md",
   ],

@@ -13,6 +13,7 @@ import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-ta
 import type { Census, ListFilter, Session, TombstoneFilter } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
 import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
+import type { ThreadHome, TransferMark } from "../../../packages/fleet/src/store/transfer/store-transfer.ts";
 import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
 import type { Host } from "../process/host.ts";
 
@@ -117,6 +118,14 @@ export class WatchedTables implements Tables {
     this.#rows.putGeneration(generation);
   }
 
+  transfer(): TransferMark | null {
+    return this.#rows.transfer();
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.#rows.putTransfer(mark);
+  }
+
   isRecovering(engine: string): boolean {
     return this.#rows.isRecovering(engine);
   }
@@ -191,6 +200,10 @@ export class WatchedTables implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return this.#rows.homeOf(user, thread);
+  }
+
+  homes(): readonly ThreadHome[] {
+    return this.#rows.homes();
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

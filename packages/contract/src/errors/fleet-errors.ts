@@ -63,6 +63,11 @@ export interface FleetErrorDetails {
   store_corrupt: { path: string; problem: string };
   store_unavailable: { operation: string; problem: string; retryAfterMs: number };
   store_recovering: { epoch: string; retryAfterMs: number };
+  /** `moved`: an export has closed it. `importing`: an import has begun and not ended. */
+  store_moved: { state: "moved" | "importing"; since: number };
+  store_in_use: { store: string; instances: readonly string[] };
+  store_not_empty: { store: string; problem: string };
+  export_invalid: { file: string; problem: string };
   fleet_closed: { operation: string };
 }
 
@@ -264,6 +269,35 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     retryable: true,
     message: ({ epoch }) => `The store was lost and begins again (epoch ${epoch}); holders are re-registering.`,
     remedy: "Wait for `retryAfterMs`; recovery lasts one session lifetime.",
+  },
+  store_moved: {
+    status: 409,
+    retryable: false,
+    message: ({ state, since }) =>
+      state === "moved"
+        ? `The store was exported at ${new Date(since).toISOString()} and serves no instance since.`
+        : `An import into the store began at ${new Date(since).toISOString()} and has not ended.`,
+    remedy:
+      "After an export, use the new store, or go back to this one with `sandlot store resume`. After a broken import, run the same `sandlot store import` again, or remove the new store.",
+  },
+  store_in_use: {
+    status: 409,
+    retryable: false,
+    message: ({ store, instances }) => `The store (${store}) is in use by ${instances.join(", ")}.`,
+    remedy:
+      "Stop these instances (SIGTERM; their sandboxes stay) and export again. `--while-running` writes a file without the sandboxes.",
+  },
+  store_not_empty: {
+    status: 409,
+    retryable: false,
+    message: ({ store, problem }) => `Nothing was imported into the store (${store}): ${problem}.`,
+    remedy: "Import into a new store that no instance has used.",
+  },
+  export_invalid: {
+    status: 422,
+    retryable: false,
+    message: ({ file, problem }) => `Nothing was imported from ${file}: ${problem}.`,
+    remedy: "Export again with `sandlot store export`, and copy the file whole.",
   },
   fleet_closed: {
     status: 503,

@@ -12,6 +12,7 @@ import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
 import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
 import { addServiceCommands } from "./program/service-commands.ts";
+import { addStoreCommands } from "./program/store-commands.ts";
 import { EXIT_CODES, printFailure, type Terminal, withoutControl } from "./terminal.ts";
 
 const EPILOGUE = `
@@ -93,6 +94,7 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
   addInsideCommands(program, around);
   addOperatorCommands(program, around);
   addServiceCommands(program, around);
+  addStoreCommands(program, around);
   addOtherCommands(program, around);
   takeJsonEverywhere(program);
   if (!json) pointToHelp(program, "sandlot");

@@ -30,6 +30,8 @@ export interface StoreEntry<Given = unknown, Settings extends { readonly type: s
   open(settings: Settings, world: World): Promise<Store>;
   /** Whether the store exists already, so that a look does not create one. */
   exists(settings: Settings): boolean;
+  /** How much the store takes where it is; absent: unknown. */
+  sizeBytes?(settings: Settings): Promise<number>;
   doctor(settings: Settings): Promise<readonly Finding[]>;
 }
 

@@ -60,12 +60,16 @@ import type {
 } from "./record.ts";
 import type { BeatAnswer, BeatRequest, Session } from "./session.ts";
 import type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
+import type { StoreTransfer } from "./transfer/store-transfer.ts";
 
 export type { BeatAnswer, BeatRequest, Session } from "./session.ts";
 export type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 
-export interface Store {
+/** The steps of moving to another store are `StoreTransfer`. */
+export interface Store extends StoreTransfer {
   readonly kind: string;
+  /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
+  readonly promise: "linearizable" | "may-rewind";
   /** Texts that all gateways of this store share; `null` where the store is one host's. */
   readonly entries: SharedEntries | null;
   /** Whether hosts with different engines can use it. */

@@ -8,6 +8,7 @@
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "./record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
+import type { ThreadHome, TransferMark } from "./transfer/store-transfer.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
@@ -23,6 +24,9 @@ export interface Tables {
 
   meta(): MetaRow;
   putMeta(meta: MetaRow): void;
+  /** A store with a mark begins no session. */
+  transfer(): TransferMark | null;
+  putTransfer(mark: TransferMark | null): void;
   /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
   isRecovering(engine: string): boolean;
   endRecovery(engine: string): void;
@@ -58,6 +62,8 @@ export interface Tables {
 
   /** The engine on which a thread lives, also while it has no sandbox, and over epochs. Not shared: always `null`. */
   homeOf(user: UserId, thread: ThreadId): string | null;
+  /** Every thread's, in no particular order. */
+  homes(): readonly ThreadHome[];
   putHome(user: UserId, thread: ThreadId, engine: string): void;
   dropHome(user: UserId, thread: ThreadId): void;
 

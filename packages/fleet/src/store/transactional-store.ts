@@ -13,6 +13,7 @@ import * as recovering from "./transactions/recovery.ts";
 import * as remoteLeases from "./transactions/remote-leases.ts";
 import * as ending from "./transactions/removal.ts";
 import * as sessions from "./transactions/sessions.ts";
+import * as transfer from "./transactions/transfer.ts";
 
 type Argument<Method extends keyof Store> = Store[Method] extends (argument: infer A, ...rest: never[]) => unknown
   ? A
@@ -20,6 +21,7 @@ type Argument<Method extends keyof Store> = Store[Method] extends (argument: inf
 
 export abstract class TransactionalStore implements Store {
   abstract readonly kind: string;
+  readonly promise: Store["promise"] = "linearizable";
   readonly entries: SharedEntries | null = null;
   abstract readonly isShared: boolean;
   abstract watch(hint: () => void): () => void;
@@ -131,5 +133,27 @@ export abstract class TransactionalStore implements Store {
   }
   endRecovery(epoch: Argument<"endRecovery">, engine: string) {
     return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch, engine));
+  }
+
+  beginTransfer(mark: Argument<"beginTransfer">) {
+    return this.run("beginTransfer", "write", (tables) => transfer.beginTransfer(tables, mark));
+  }
+  endTransfer(mark: Argument<"endTransfer">) {
+    return this.run("endTransfer", "write", (tables) => transfer.endTransfer(tables, mark));
+  }
+  exportPage(...[after, limit]: Parameters<Store["exportPage"]>) {
+    return this.run("exportPage", "read", (tables) => transfer.exportPage(tables, after, limit));
+  }
+  importRows(...[id, rows]: Parameters<Store["importRows"]>) {
+    return this.run("importRows", "write", (tables) => transfer.importRows(tables, id, rows));
+  }
+  finishImport(request: Argument<"finishImport">) {
+    return this.run("finishImport", "write", (tables) => transfer.finishImport(tables, request));
+  }
+  overview() {
+    return this.run("overview", "write", (tables) => transfer.overview(tables));
+  }
+  probe() {
+    return this.run("probe", "write", (tables) => void making.nextGeneration(tables));
   }
 }

@@ -15,6 +15,7 @@ import { endingCases } from "./store-suite/ending.ts";
 import { engineCases } from "./store-suite/engines.ts";
 import { holdingCases } from "./store-suite/holding.ts";
 import { makingCases } from "./store-suite/making.ts";
+import { movingCases } from "./store-suite/moving.ts";
 import { readingCases } from "./store-suite/reading.ts";
 import { recoveryCases } from "./store-suite/recovery.ts";
 import { remoteLeaseCases } from "./store-suite/remote-leases.ts";
@@ -50,6 +51,7 @@ const GROUPS: Readonly<Record<string, readonly StoreCase[]>> = {
   ending: endingCases,
   "remote leases": remoteLeaseCases,
   recovery: recoveryCases,
+  moving: movingCases,
   engines: engineCases,
   concurrency: concurrencyCases,
 };

@@ -304,7 +304,7 @@ describe("a step that reads", () => {
       protected async run<T>(operation: string, access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
         const answer = () => {
           looks[operation] = (looks[operation] ?? 0) + 1;
-          return operation === "sessions" || operation === "list" ? [] : null;
+          return ["sessions", "list", "exportPage"].includes(operation) ? [] : null;
         };
         const meta = () => answer() ?? { epoch: "e", recovering: false, generation: 1 };
         if (access === "write") return null as T;
@@ -330,6 +330,7 @@ describe("a step that reads", () => {
       tombstones: 1,
       findLease: 1,
       census: 1,
+      exportPage: 1,
     };
     expect(looks).toEqual(once);
   });

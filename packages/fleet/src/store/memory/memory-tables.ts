@@ -4,6 +4,7 @@ import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/co
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
@@ -23,6 +24,7 @@ export class MemoryTables implements Tables {
   readonly #recovered = new Set<string>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
+  #transfer: TransferMark | null = null;
   #generation = 0;
   /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
@@ -41,6 +43,7 @@ export class MemoryTables implements Tables {
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
+    this.#transfer = null;
     this.#generation = 0;
   }
 
@@ -64,6 +67,15 @@ export class MemoryTables implements Tables {
   putMeta(meta: MetaRow): void {
     this.changeCount += 1;
     this.#meta = meta;
+  }
+
+  transfer(): TransferMark | null {
+    return this.#transfer;
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.changeCount += 1;
+    this.#transfer = mark;
   }
 
   generation(): number {
@@ -171,6 +183,11 @@ export class MemoryTables implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return this.#homes.get(user)?.get(thread) ?? null;
+  }
+
+  homes(): readonly ThreadHome[] {
+    const users = [...this.#homes];
+    return users.flatMap(([user, threads]) => [...threads].map(([thread, engine]) => ({ user, thread, engine })));
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

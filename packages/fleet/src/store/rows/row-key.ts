@@ -12,6 +12,7 @@
  *   count/…              how many records there are: all, of a user, of an engine
  *   generation           the highest generation so far
  *   recovered/<engine>   the recovery of the engine is over
+ *   transfer/mark        the store was moved, or an import has not ended; kept over epochs
  *   entry/<name>         a text that gateways share (`store/entries.ts`); kept over epochs
  *
  * An id from outside is escaped, so that a key is short, printable ASCII.
@@ -22,6 +23,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import type { RowKey } from "./row-server.ts";
 
 export const GENERATION_KEY: RowKey = "generation";
+export const TRANSFER_KEY: RowKey = "transfer/mark";
 export const ROSTER_KEY: RowKey = "roster";
 export const COUNT_ALL_KEY: RowKey = "count/all";
 

@@ -16,6 +16,7 @@ import type { Epoch, SandboxId } from "@sandlot/contract";
 import type { SharedEntry } from "../entries.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
+import type { ThreadHome } from "../transfer/store-transfer.ts";
 import { type BeatBody, parseBody, type SessionBody } from "./row-body.ts";
 import { beatKey, idOf, tableOf } from "./row-key.ts";
 import { MARKERS_KEPT_MS, type Row, type RowKey } from "./row-server.ts";
@@ -40,6 +41,7 @@ export class RowMirror {
   readonly #sessions = new Map<RowKey, SessionBody>();
   readonly #beats = new Map<RowKey, BeatBody>();
   readonly #tombstones = new Map<RowKey, Tombstone>();
+  readonly #homes = new Map<RowKey, ThreadHome>();
   readonly #entries = new Map<RowKey, string>();
   tables: MemoryTables = newTables();
   isComplete = false;
@@ -54,7 +56,7 @@ export class RowMirror {
     this.#rows.clear();
     this.#absent.clear();
     this.damaged.clear();
-    for (const table of [this.#sessions, this.#beats, this.#tombstones, this.#entries]) table.clear();
+    for (const table of [this.#sessions, this.#beats, this.#tombstones, this.#homes, this.#entries]) table.clear();
     this.tables = newTables();
     this.isComplete = false;
     this.#scannedAt = Number.NEGATIVE_INFINITY;
@@ -125,6 +127,10 @@ export class RowMirror {
     return [...this.#tombstones.values()].sort((one, other) => one.stoppedAt - other.stoppedAt);
   }
 
+  homes(): readonly ThreadHome[] {
+    return [...this.#homes.values()];
+  }
+
   entries(): readonly SharedEntry[] {
     return [...this.#entries].map(([key, body]) => ({ name: idOf(key), body, seq: this.seqOf(key) ?? 0 }));
   }
@@ -169,6 +175,7 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.putRecord(value as SandboxRecord);
     else if (table === "tombstone") this.#tombstones.set(key, value as Tombstone);
+    else if (table === "home") this.#homes.set(key, value as ThreadHome);
     else if (table === "entry") this.#entries.set(key, value as string);
     else if (table === "session") this.#sessions.set(key, value as SessionBody);
     else this.#beats.set(key, value as BeatBody);
@@ -178,13 +185,14 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.deleteRecord(idOf(key) as SandboxId);
     this.#tombstones.delete(key);
+    this.#homes.delete(key);
     this.#entries.delete(key);
     this.#sessions.delete(key);
     this.#beats.delete(key);
   }
 }
 
-const INDEXED = new Set(["record", "tombstone", "session", "beat", "entry"]);
+const INDEXED = new Set(["record", "tombstone", "home", "session", "beat", "entry"]);
 
 /** Only searched in: it needs neither a clock nor an epoch. */
 function newTables(): MemoryTables {

@@ -39,7 +39,7 @@ export const COMMITS_KEPT_MS = 600_000;
 /** How long the server keeps the sequence number of a deleted row. A client forgets absent rows before. */
 export const MARKERS_KEPT_MS = 600_000;
 /** Facts that no engine can tell again after a loss: where threads live, and what operators made. */
-export const KEPT_TABLES: readonly string[] = ["home", "entry"];
+export const KEPT_TABLES: readonly string[] = ["home", "entry", "transfer"];
 
 /** Keys consist of short names and ids. */
 export const KEY_MAX_CHARS = 512;

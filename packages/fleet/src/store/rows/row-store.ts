@@ -28,8 +28,9 @@ import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./r
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
+import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
-import { MirrorNeeded, RowsNeeded, RowView } from "./row-view.ts";
+import { RowView } from "./row-view.ts";
 
 export interface RowStoreOptions {
   readonly server: RowServer;
@@ -60,6 +61,7 @@ interface StepPlan {
 
 export class RowStore extends TransactionalStore {
   readonly kind: string;
+  override readonly promise: RowServer["promise"];
   readonly isShared = true;
   override readonly entries: SharedEntries;
   readonly #world: World;
@@ -80,6 +82,7 @@ export class RowStore extends TransactionalStore {
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
     super();
     this.kind = server.kind;
+    this.promise = server.promise;
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);

@@ -17,6 +17,7 @@ import type { SharedEntry } from "../entries.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 import type { BeatBody, HomeBody, SessionBody, ThreadBody } from "./row-body.ts";
 import {
   beatKey,
@@ -30,29 +31,14 @@ import {
   recordKey,
   recoveredKey,
   sessionKey,
+  TRANSFER_KEY,
   threadRowKey,
   tombstoneKey,
   userCountKey,
 } from "./row-key.ts";
 import type { RowMirror } from "./row-mirror.ts";
+import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { RowKey, Topic } from "./row-server.ts";
-
-/** The step needs rows that were never read. */
-export class RowsNeeded extends Error {
-  readonly keys: readonly RowKey[];
-
-  constructor(keys: readonly RowKey[]) {
-    super("rows to be read first");
-    this.keys = keys;
-  }
-}
-
-/** The step searches in all rows, and the mirror may be old. */
-export class MirrorNeeded extends Error {
-  constructor() {
-    super("rows to be scanned first");
-  }
-}
 
 export interface RowViewOptions {
   readonly mirror: RowMirror;
@@ -98,6 +84,15 @@ export class RowView implements Tables {
   endRecovery(engine: string): void {
     this.#put(recoveredKey(engine), { epoch: this.#options.epoch });
     this.topics.add(ROOM);
+  }
+
+  /** Relied on also by a beat: a registration must not overtake the mark. */
+  transfer(): TransferMark | null {
+    return this.#relyOn(TRANSFER_KEY) as TransferMark | null;
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.#put(TRANSFER_KEY, mark);
   }
 
   generation(): number {
@@ -234,6 +229,11 @@ export class RowView implements Tables {
 
   homeOf(user: UserId, thread: ThreadId): string | null {
     return (this.#get(homeKey(user, thread)) as HomeBody | null)?.engine ?? null;
+  }
+
+  homes(): readonly ThreadHome[] {
+    this.#needMirror("home");
+    return this.#options.mirror.homes();
   }
 
   putHome(user: UserId, thread: ThreadId, engine: string): void {

@@ -29,6 +29,7 @@ export const SQLITE_STORE = {
     return openSqliteStore({ path, world });
   },
   exists: ({ path }) => existsSync(path),
+  sizeBytes: async ({ path }) => sizeOf(path) + sizeOf(`${path}-wal`),
   async doctor(settings) {
     const { sqliteFinding } = await import("./doctor.ts");
     return [sqliteFinding(settings)];
@@ -54,6 +55,10 @@ function checkedFile(path: string, { home, tell }: StoreContext): string {
   if (/[\\/]$/.test(path) || resolve(path) === home || isDirectory(path))
     tell("path", { problem: `must be a file, but ${path} is a directory`, suggestion: join(path, FILE_NAME) });
   return path;
+}
+
+function sizeOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
 /** Opening the path later refuses one that cannot be read. */

@@ -10,6 +10,7 @@ import type { SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, Session } from "../store.ts";
 import type { ClockRow } from "../store-clock.ts";
 import type { MetaRow } from "../tables.ts";
+import type { TransferMark } from "../transfer/store-transfer.ts";
 
 type Row = Readonly<Record<string, unknown>>;
 
@@ -23,6 +24,13 @@ export function toMeta(row: Row | undefined): StoredMeta {
     throw new CorruptRow("the row `meta` is damaged");
   }
   return { epoch: epoch as MetaRow["epoch"], recovering: recovering !== 0, generation };
+}
+
+export function toTransfer(row: Row | undefined): TransferMark | null {
+  if (row?.transfer === null) return null;
+  const value = parse(row?.transfer, "mark of a move");
+  if (!isTransfer(value)) throw new CorruptRow("the mark of a move is damaged");
+  return value;
 }
 
 export function toClock(row: Row | undefined): ClockRow {
@@ -100,7 +108,7 @@ function parse(text: unknown, what: string): unknown {
   }
 }
 
-function isRecord(value: unknown): value is SandboxRecord {
+export function isRecord(value: unknown): value is SandboxRecord {
   if (!isObject(value)) return false;
   return (
     isText(value.sandboxId) &&
@@ -183,7 +191,7 @@ function isIdentity(value: unknown): value is ProcessIdentity & { engines?: unkn
   );
 }
 
-function isTombstone(value: unknown): value is Tombstone {
+export function isTombstone(value: unknown): value is Tombstone {
   return (
     isObject(value) &&
     isText(value.sandboxId) &&
@@ -195,6 +203,11 @@ function isTombstone(value: unknown): value is Tombstone {
     isNumber(value.createdAt) &&
     isNumber(value.stoppedAt)
   );
+}
+
+function isTransfer(value: unknown): value is TransferMark {
+  if (!isObject(value) || (value.state !== "moved" && value.state !== "importing")) return false;
+  return isText(value.id) && isNumber(value.since);
 }
 
 function isObject(value: unknown): value is Row {

@@ -48,7 +48,12 @@ const MIGRATIONS: readonly string[] = [
   ALTER TABLE meta ADD COLUMN clock_boot TEXT NOT NULL DEFAULT '';
   ALTER TABLE meta ADD COLUMN clock_base INTEGER NOT NULL DEFAULT 0;
   `,
+  // The mark of a move to another store, as JSON. While there is one, `min_reader` keeps out code that does not know it.
+  "ALTER TABLE meta ADD COLUMN transfer TEXT",
 ];
+
+/** The lowest version whose code can use a file with a mark, and without. */
+export const READERS = { marked: 5, unmarked: 4 } as const;
 
 export const SCHEMA_VERSION = MIGRATIONS.length;
 

@@ -12,6 +12,7 @@ import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract"
 import { isHeld, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
+import type { TransferMark } from "../transfer/store-transfer.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
 import {
@@ -25,7 +26,9 @@ import {
   toSandboxId,
   toSession,
   toTombstone,
+  toTransfer,
 } from "./rows.ts";
+import { READERS } from "./schema.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
@@ -78,6 +81,16 @@ export class SqliteTables implements Tables {
     this.changeCount += 1;
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
     this.#cache.meta = meta;
+  }
+
+  transfer(): TransferMark | null {
+    return toTransfer(this.#sql.transfer.get());
+  }
+
+  putTransfer(mark: TransferMark | null): void {
+    this.changeCount += 1;
+    const reader = mark === null ? READERS.unmarked : READERS.marked;
+    this.#sql.putTransfer.run(mark === null ? null : JSON.stringify(mark), reader);
   }
 
   isRecovering(): boolean {
@@ -171,6 +184,10 @@ export class SqliteTables implements Tables {
     return null;
   }
 
+  homes(): readonly never[] {
+    return [];
+  }
+
   putHome(): void {}
 
   dropHome(): void {}
@@ -250,6 +267,8 @@ function prepareAll(db: DatabaseSync) {
   return {
     meta: prepare("SELECT epoch, recovering, generation FROM meta"),
     putMeta: prepare("UPDATE meta SET epoch = ?, recovering = ?, generation = ?"),
+    transfer: prepare("SELECT transfer FROM meta"),
+    putTransfer: prepare("UPDATE meta SET transfer = ?, min_reader = ?"),
     session: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions WHERE instance = ?"),
     hasSession: prepare("SELECT 1 FROM sessions WHERE instance = ?"),
     sessions: prepare("SELECT instance, beat, last_beat_at, identity FROM sessions"),

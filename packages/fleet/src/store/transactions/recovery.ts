@@ -29,10 +29,9 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     return { kind: "gone", record: null };
   raiseGeneration(tables, generation);
   const holders = { [instance]: { generation, seq, since: tables.now() } };
-  const leases = renewed(remembered.leases);
   const record: ReadyRecord = {
-    ...remembered,
-    ...{ holders, leases, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
+    ...withRenewedLeases(remembered),
+    ...{ holders, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
     revision: remembered.revision + 1,
   };
   settle(tables, record);
@@ -47,9 +46,10 @@ export function rejoin(tables: Tables, { instance, holds }: RejoinRequest): read
 }
 
 /** Renewals may have been lost with the store: a new beat makes every observer count anew. */
-function renewed(leases: ReadyRecord["leases"]): ReadyRecord["leases"] {
-  const rows = Object.entries<RemoteLease>(leases);
-  return Object.fromEntries(rows.map(([leaseId, lease]) => [leaseId, { ...lease, beat: lease.beat + LOST_BEATS }]));
+export function withRenewedLeases(record: ReadyRecord): ReadyRecord {
+  const rows = Object.entries<RemoteLease>(record.leases);
+  const leases = rows.map(([leaseId, lease]) => [leaseId, { ...lease, beat: lease.beat + LOST_BEATS }] as const);
+  return { ...record, leases: Object.fromEntries(leases) };
 }
 
 /** More renewals than happen between two beats of a session. */

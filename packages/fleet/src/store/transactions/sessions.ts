@@ -5,7 +5,7 @@
  * lifetime calls `endDeadSession`, and the transaction checks that the beat is still that one.
  */
 
-import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
+import { type Generation, type InstanceId, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { BeatAnswer, BeatRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { isRecovering } from "./engines.ts";
@@ -17,6 +17,7 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };
+  if (session === null) refuseIfMarked(tables);
   // A late beat must not undo a newer one, least of all heal a hold taken since.
   const now = tables.now();
   if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };
@@ -26,6 +27,12 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   raiseGeneration(tables, request.generationFloor);
   healReleases(tables, request);
   return { kind: "ok", epoch, recovering, now, lost: findLost(tables, request) };
+}
+
+/** A store that was moved, or is only half filled, serves no instance: every other step needs a session. */
+function refuseIfMarked(tables: Tables): void {
+  const mark = tables.transfer();
+  if (mark !== null) throw new SandlotError("store_moved", { state: mark.state, since: mark.since });
 }
 
 /** A hold that the instance no longer names is a lost release. A hold requested later stays. */

@@ -1,0 +1,108 @@
+/**
+ * Imports an export into a new store.
+ *
+ * - The mark `importing` carries the id of the export. So a repeated import of the same file goes on where it broke off,
+ *   and another file is refused.
+ * - The check that the store is unused comes twice: with the mark, and after it. A store of several hosts may learn of
+ *   a session late; after the mark no session can begin.
+ * - Nothing is undone after a failure. The mark keeps instances out until the import is repeated or the store removed.
+ */
+
+import { SandlotError } from "@sandlot/contract";
+import type { Store } from "../store.ts";
+import type { ExportedRow, ExportHeader } from "./export-store.ts";
+import type { TransferRow } from "./store-transfer.ts";
+
+/** One transaction each: a shared store sends them in one message. */
+const PAGE_ROWS = 100;
+
+export interface ImportRequest {
+  readonly store: Store;
+  /** The store in errors, without secrets. */
+  readonly description: string;
+  readonly header: ExportHeader;
+  /** A sandbox without an engine, if there is one (`checkFile`). */
+  readonly withoutEngine: string | null;
+  /** In the order of the export. */
+  readonly rows: AsyncIterable<ExportedRow>;
+  /** The file in errors. */
+  readonly file: string;
+  readonly signal: AbortSignal;
+}
+
+/** Resolves with how many entries the store could not take: a store of one host has none. */
+export async function importStore(request: ImportRequest): Promise<number> {
+  const { store, header, signal } = request;
+  await claim(request);
+  const recovered: string[] = [];
+  let leftOut = 0;
+  let page: TransferRow[] = [];
+  const send = async () => {
+    signal.throwIfAborted();
+    const answer = await store.importRows(header.id, page);
+    if (answer.kind === "unmarked") throw ended(request);
+    if (answer.kind === "clash") throw clash(request, answer.sandboxId);
+    if (answer.kind === "used") throw notEmpty(request, `an instance of engine ${answer.engine} has used it before`);
+    page = [];
+  };
+  for await (const row of request.rows) {
+    if (row.kind === "engine") {
+      if (row.isRecovered) recovered.push(row.engine);
+    } else if (row.kind === "entry") {
+      if (!(await putEntry(request, row))) leftOut += 1;
+    } else if (page.push(row) === PAGE_ROWS) await send();
+  }
+  await send();
+  const { id, generation } = header;
+  if (!(await store.finishImport({ id, generation, recovered }))) throw ended(request);
+  return leftOut;
+}
+
+/** False: this store has no entries. An entry that is there already is the same, from a try before. */
+async function putEntry(request: ImportRequest, { name, body }: { name: string; body: string }): Promise<boolean> {
+  const { entries } = request.store;
+  if (entries === null) return false;
+  const { kind } = await entries.put(name, body, null);
+  if (kind === "put" || (kind === "changed" && (await entries.get(name))?.body === body)) return true;
+  throw notEmpty(request, kind === "full" ? "it has no room for more entries" : `it has another entry ${name} already`);
+}
+
+/** Marks the store and makes sure that it is unused. */
+async function claim(request: ImportRequest): Promise<void> {
+  const { store, header, withoutEngine, file } = request;
+  if (store.isShared && withoutEngine !== null) {
+    const problem = `its sandbox ${withoutEngine} names no engine, and several can use the new store; end it, export again`;
+    throw new SandlotError("export_invalid", { file, problem });
+  }
+  const before = (await store.overview()).transfer;
+  const mark = await store.beginTransfer({ state: "importing", id: header.id });
+  if (mark === null) throw notEmpty(request, await problemOf(store));
+  if (mark.state === "moved") throw notEmpty(request, "it was exported itself and still has its records");
+  if (mark.id !== header.id) throw notEmpty(request, "the import of another file has begun and not ended");
+  if (before !== null) return;
+  const sessions = await store.sessions();
+  const records = await store.census();
+  if (sessions.length === 0 && Object.values(records).every((count) => count === 0)) return;
+  await store.endTransfer({ state: "importing", id: header.id });
+  throw notEmpty(request, await problemOf(store));
+}
+
+async function problemOf(store: Store): Promise<string> {
+  const sessions = (await store.sessions()).length;
+  const records = Object.values(await store.census()).reduce((sum, count) => sum + count, 0);
+  if (sessions === 0 && records === 0) return "an instance has used it before, or an import into it has ended";
+  return `it has ${records} sandboxes and ${sessions} instances`;
+}
+
+function notEmpty({ description }: ImportRequest, problem: string): SandlotError {
+  return new SandlotError("store_not_empty", { store: description, problem });
+}
+
+function ended(request: ImportRequest): SandlotError {
+  return notEmpty(request, "another process has ended this import meanwhile");
+}
+
+function clash({ file }: ImportRequest, sandboxId: string): SandlotError {
+  const problem = `it has two records for the thread of sandbox ${sandboxId}; the new store stays closed, remove it`;
+  return new SandlotError("export_invalid", { file, problem });
+}

@@ -1,0 +1,189 @@
+/** Moves between stores of different kinds, through the file of an export. */
+
+import type { Epoch, InstanceId, ThreadId } from "@sandlot/contract";
+import { expect, test } from "vitest";
+import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { checkFile, lineSink, rowsOf } from "../../src/store/transfer/export-file.ts";
+import { type ExportRequest, exportStore } from "../../src/store/transfer/export-store.ts";
+import { importStore } from "../../src/store/transfer/import-store.ts";
+import { ENGINE, NO_LIMITS, Stage, takeOf, USER } from "../../src/testing/store-suite/stage.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
+import { openRows, openSqlite } from "./stores.ts";
+
+const world = systemWorld();
+const signal = new AbortController().signal;
+
+function stageOf(store: Store): Stage {
+  return new Stage({ store, second: async () => store, empty: async () => {}, dispose: async () => {} }, expect);
+}
+
+async function exported(store: Store, more: Partial<ExportRequest> = {}): Promise<string> {
+  let text = "";
+  const sink = lineSink(async (part) => {
+    text += part;
+  });
+  const request = {
+    world,
+    store,
+    description: "former",
+    lifetimeMs: 200,
+    isWhole: true,
+    engineOf: async () => null,
+    signal,
+  };
+  await exportStore({ ...request, ...more }, sink);
+  return text;
+}
+
+async function imported(store: Store, text: string): Promise<number> {
+  async function* chunks() {
+    yield Buffer.from(text);
+  }
+  const { header, withoutEngine } = await checkFile(chunks());
+  return importStore({
+    store,
+    description: "new",
+    header,
+    withoutEngine,
+    rows: rowsOf(chunks()),
+    file: "file",
+    signal,
+  });
+}
+
+/** A store of one host with a parked sandbox on `ENGINE`, and without sessions. */
+async function formerStore(engine = ENGINE) {
+  const harness = await openSqlite(world);
+  const stage = stageOf(harness.store);
+  await stage.endRecovery();
+  const a = await stage.join("a");
+  const parked = await stage.ready(a, "t", null, { engine });
+  await harness.store.leave(a);
+  return { ...harness, parked };
+}
+
+test("a store of one host moves to a shared one: its engine is recovered, and its threads have their home there", async () => {
+  const former = await formerStore();
+  const tables = newMemoryTables(world, true);
+  const store = new MemoryStore(tables);
+  await imported(store, await exported(former.store));
+  expect((await store.meta(ENGINE)).recovering).toBe(false);
+  expect((await store.meta("another engine")).recovering).toBe(true);
+  expect(await store.find(USER, "t" as ThreadId)).toEqual(former.parked);
+  expect(tables.homeOf(USER, "t" as ThreadId)).toBe(ENGINE);
+  await former.dispose();
+});
+
+test("a store of one host moves to rows, and an instance finds its sandbox there", async () => {
+  const former = await formerStore();
+  const rows = await openRows(world);
+  await imported(rows.store, await exported(former.store));
+  const stage = stageOf(rows.store);
+  expect(await rows.store.census()).toMatchObject({ parked: 1, leased: 0 });
+  expect((await stage.take("t", await stage.join("here"), 1)).sandboxId).toBe(former.parked.sandboxId);
+  await rows.dispose();
+  await former.dispose();
+});
+
+test("the entries of gateways move along, except into a store of one host, and that is counted", async () => {
+  const [former, rows, host] = [await openRows(world), await openRows(world), await openSqlite(world)];
+  await former.store.entries?.put("keys/abc", "hash", null);
+  const text = await exported(former.store);
+  expect(await imported(rows.store, text)).toBe(0);
+  expect(await rows.store.entries?.get("keys/abc")).toMatchObject({ body: "hash" });
+  expect(await imported(host.store, text)).toBe(1);
+  for (const one of [former, rows, host]) await one.dispose();
+});
+
+test("an export while instances run has no entries: a key that is revoked later must not come back", async () => {
+  const former = await openRows(world);
+  await former.store.entries?.put("keys/abc", "hash", null);
+  expect(await exported(former.store, { isWhole: false })).not.toContain("keys/abc");
+  await former.dispose();
+});
+
+test("a mark on rows stays over a new epoch", async () => {
+  const rows = await openRows(world);
+  await rows.store.beginTransfer({ state: "moved", id: "x" });
+  const { epoch } = await rows.store.overview();
+  rows.rows.beginEpoch(epoch, "another" as Epoch);
+  await expect(stageOf(await rows.second()).join("a")).rejects.toMatchObject({ code: "store_moved" });
+  await rows.dispose();
+});
+
+test("the homes of threads move between shared stores, also of threads without a sandbox", async () => {
+  const tables = newMemoryTables(world, true);
+  tables.putHome(USER, "resting" as ThreadId, ENGINE);
+  tables.endRecovery(ENGINE);
+  const moved = newMemoryTables(world, true);
+  await imported(new MemoryStore(moved), await exported(new MemoryStore(tables)));
+  expect(moved.homeOf(USER, "resting" as ThreadId)).toBe(ENGINE);
+  expect(moved.isRecovering(ENGINE)).toBe(false);
+});
+
+test("an engine whose recovery was not over when its store was exported recovers in the new one", async () => {
+  const tables = newMemoryTables(world, true);
+  tables.putHome(USER, "resting" as ThreadId, ENGINE);
+  const moved = newMemoryTables(world, true);
+  await imported(new MemoryStore(moved), await exported(new MemoryStore(tables)));
+  expect(moved.isRecovering(ENGINE)).toBe(true);
+});
+
+test("a record without an engine gets the one of its host, or no shared store takes it", async () => {
+  const former = await formerStore("");
+  const shared = () => new MemoryStore(newMemoryTables(world, true));
+  const unnamed = await exported(former.store);
+  await expect(imported(shared(), unnamed)).rejects.toThrow("names no engine");
+  const store = shared();
+  await imported(store, await exported(former.store, { engineOf: async () => ENGINE }));
+  expect((await store.list()).map(({ engine }) => engine)).toEqual([ENGINE]);
+  await former.dispose();
+});
+
+test("a session whose process cannot be seen from here is ended after a lifetime without a beat", async () => {
+  const former = await formerStore();
+  await stageOf(former.store).join("far-away");
+  const began = world.monotonicMs();
+  await exported(former.store);
+  expect(world.monotonicMs() - began).toBeGreaterThanOrEqual(200);
+  expect(await former.store.sessions()).toEqual([]);
+  await former.dispose();
+});
+
+test("a session that beats keeps the store in use, and the store serves on", async () => {
+  const former = await formerStore();
+  const stage = stageOf(former.store);
+  await stage.join("far-away");
+  let beat = 1;
+  const beating = setInterval(() => void stage.beat("far-away", ++beat), 20);
+  await expect(exported(former.store)).rejects.toMatchObject({ code: "store_in_use" });
+  clearInterval(beating);
+  expect((await former.store.overview()).transfer).toBe(null);
+  await stage.join("another");
+  await former.dispose();
+});
+
+test("a session that ended between the look and the mark cannot come back", async () => {
+  const former = await formerStore();
+  const stage = stageOf(former.store);
+  await stage.join("paused");
+  await exported(former.store);
+  const again = { instance: "paused" as InstanceId };
+  expect(await stage.beat(again.instance, 2)).toEqual({ kind: "unknown-session" });
+  await expect(stage.beat(again.instance, 3, { register: true })).rejects.toMatchObject({ code: "store_moved" });
+  const request = takeOf("t", again.instance, 1, { orReserve: { ...stage.newRecord(), limits: NO_LIMITS } });
+  expect(await former.store.take(request)).toEqual({ kind: "unknown-session" });
+  await former.dispose();
+});
+
+test("a sink that fails leaves the store open", async () => {
+  const former = await formerStore();
+  const sink = lineSink(async () => {
+    throw new Error("no space left");
+  });
+  const request = { world, store: former.store, description: "", lifetimeMs: 200, engineOf: async () => null, signal };
+  await expect(exportStore({ ...request, isWhole: true }, sink)).rejects.toThrow("no space left");
+  expect((await former.store.overview()).transfer).toBe(null);
+  await former.dispose();
+});

@@ -1,0 +1,36 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { ROOT } from "../../scripts/runtime.mjs";
+import { checkDocument, rowOf, tableOf } from "./document.ts";
+import { FAULT_KINDS } from "./fault.ts";
+import { figuresOf } from "./faults/engine-figures.ts";
+import { MACHINE_FAULTS } from "./faults/machine-faults.ts";
+import { PROCESS_FAULTS } from "./faults/process-faults.ts";
+import { STORE_FAULTS } from "./faults/store-faults.ts";
+
+const FAULTS = [...PROCESS_FAULTS, ...STORE_FAULTS, ...MACHINE_FAULTS];
+
+test("the failure budget has figures for every kind of fault", () => expect(checkDocument()).toEqual([]));
+
+test("every fault names a test that exists, and no kind is made twice", () => {
+  const named = FAULTS.flatMap(({ test: path, serverTest }) => [path, serverTest ?? path]);
+  expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  expect(new Set(FAULTS.map(({ kind }) => kind)).size).toBe(FAULTS.length);
+  expect(FAULTS.filter(({ kind }) => !FAULT_KINDS.includes(kind))).toEqual([]);
+});
+
+test("the figures of an engine are those that chaos prints", () => {
+  const text = "the engine restarted: usable after 2019 ms; all of it\nthe engine restarted: usable after 5 ms; all\n";
+  expect(figuresOf(text)).toMatchObject([{ kind: "engine restarted", runs: 2, medianMs: 5, worstMs: 2_019 }]);
+});
+
+test("a row has the median and the worst, and says how many writes were lost", () => {
+  const [fault] = PROCESS_FAULTS;
+  if (fault === undefined) throw new Error("there is no fault");
+  const one = { detectedMs: 100, undisturbed: 0, acknowledged: 9, madeAnew: 0, problems: [] };
+  const times = [4_000, 1_000, 2_000].map((usableMs) => ({ ...one, usableMs, lostWrites: usableMs === 4_000 ? 2 : 0 }));
+  const row = rowOf(fault, { name: "sqlite", server: null }, times, null);
+  expect(row).toMatchObject({ detected: "0.1 s (0.1 s)", usable: "2.0 s (4.0 s)", lostWrites: 2, runs: 3 });
+  expect(tableOf([row])).toContain("2 acknowledged writes");
+});

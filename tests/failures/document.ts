@@ -1,0 +1,114 @@
+/** The table of docs/FAILURES.md: rows from measurements, between two marks, and the check that no kind is missing. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { cpus, loadavg, totalmem } from "node:os";
+import { join } from "node:path";
+import { ROOT } from "../../scripts/runtime.mjs";
+import { FAULT_KINDS, type Fault, type FaultKind } from "./fault.ts";
+import type { EngineFigures } from "./faults/engine-figures.ts";
+import type { Measured } from "./stage/stage.ts";
+import type { StageStore } from "./stage/stage-store.ts";
+
+const PAGE = join(ROOT, "docs", "FAILURES.md");
+const BEGIN = "<!-- figures: begin (npm run failures) -->";
+const END = "<!-- figures: end -->";
+
+export interface FaultRow {
+  readonly kind: FaultKind;
+  readonly store: string;
+  readonly detected: string;
+  readonly usable: string;
+  readonly lost: string;
+  readonly lostWrites: number;
+  readonly runs: number;
+  readonly test: string;
+}
+
+/** `why`: the store cannot have the fault. */
+export function rowOf(
+  { kind, test, serverTest }: Fault,
+  { name: store, server }: Pick<StageStore, "name" | "server">,
+  measured: readonly Measured[],
+  why: string | null,
+): FaultRow {
+  const lostWrites = measured.reduce((sum, one) => sum + one.lostWrites, 0);
+  const madeAnew = Math.max(0, ...measured.map((one) => one.madeAnew));
+  const lost = why ?? (madeAnew === 0 ? "nothing" : `processes of ${madeAnew} of 8 sandboxes`);
+  const times = (of: (one: Measured) => number | null) => span(measured.flatMap((one) => of(one) ?? []));
+  return {
+    kind,
+    store,
+    detected: times((one) => one.detectedMs),
+    usable: times((one) => one.usableMs),
+    lost: lostWrites === 0 ? lost : `${lostWrites} acknowledged writes; ${lost}`,
+    lostWrites,
+    runs: measured.length,
+    test: server === null ? test : (serverTest ?? test),
+  };
+}
+
+/** Without figures the row says that the engine was missing. */
+export function engineRow(kind: FaultKind, figures: EngineFigures | undefined): FaultRow {
+  const test = "tests/chaos/faults/engine-faults.ts";
+  const row = { kind, store: "sqlite", detected: "–", lostWrites: 0, test };
+  if (figures === undefined) return { ...row, usable: "–", lost: "not measured: no engine here", runs: 0 };
+  const { medianMs, worstMs, lost, runs } = figures;
+  return { ...row, usable: `${seconds(medianMs)} (${seconds(worstMs)})`, lost, runs };
+}
+
+/** The median and the worst. */
+function span(times: readonly number[]): string {
+  if (times.length === 0) return "–";
+  const sorted = times.toSorted((one, other) => one - other);
+  const [middle, worst] = [sorted[Math.floor((sorted.length - 1) / 2)] ?? 0, sorted.at(-1) ?? 0];
+  return `${seconds(middle)} (${seconds(worst)})`;
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
+}
+
+export function tableOf(rows: readonly FaultRow[]): string {
+  const head = ["fault", "store", "detected", "usable", "lost", "runs", "test"];
+  const cells = rows.map(({ kind, store, detected, usable, lost, runs, test }) => [
+    ...[kind, store, detected, usable, lost, String(runs), `\`${test}\``],
+  ]);
+  const widths = head.map((name, column) => Math.max(name.length, ...cells.map((row) => (row[column] ?? "").length)));
+  const line = (row: readonly string[]) =>
+    `| ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
+  const rule = `| ${widths.map((width) => "-".repeat(width)).join(" | ")} |`;
+  return [line(head), rule, ...cells.map(line)].join("\n");
+}
+
+/** How each fault was made, and what shows it. */
+export function explained(faults: readonly Fault[], engine: readonly EngineFigures[]): string {
+  const own = faults.map(({ kind, how, detection }) => `- **${kind}**: ${how}. Detected: ${detection}.`);
+  return [...own, ...engine.map(({ kind, how }) => `- **${kind}**: ${how}.`)].join("\n");
+}
+
+export function writeDocument(rows: readonly FaultRow[], explanation: string): void {
+  const page = readFileSync(PAGE, "utf8");
+  const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
+  if (begin < 0 || end < begin) throw new Error(`${PAGE} lacks its marks`);
+  const figures = [machine(), tableOf(rows), "How each fault was made:", explanation].join("\n\n");
+  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}\n\n${figures}\n\n${page.slice(end)}`);
+  console.log("wrote docs/FAILURES.md");
+}
+
+function machine(): string {
+  const processors = cpus();
+  const gigabytes = Math.round(totalmem() / 1024 ** 3);
+  const load = (loadavg()[2] ?? 0).toFixed(1);
+  return (
+    `Measured on ${new Date().toISOString().slice(0, 10)}: ${processors.length} processors (${processors[0]?.model.trim()}), ` +
+    `${gigabytes} GB, Node ${process.versions.node}; load average of the last 15 minutes ${load}, other work included.`
+  );
+}
+
+/** What the document lacks. */
+export function checkDocument(): readonly string[] {
+  const page = readFileSync(PAGE, "utf8");
+  const figures = page.slice(page.indexOf(BEGIN), page.indexOf(END));
+  const missing = FAULT_KINDS.filter((kind) => !figures.includes(`| ${kind} `));
+  return missing.map((kind) => `docs/FAILURES.md has no figures for: ${kind}`);
+}
