@@ -1,5 +1,6 @@
 /** Errors of the fleet: acquiring, making and losing sandboxes, and the store. */
 
+import { isoTime } from "../times.ts";
 import type { ErrorSpecs } from "./spec.ts";
 
 /** Why a lease's sandbox is gone. */
@@ -275,8 +276,8 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     retryable: false,
     message: ({ state, since }) =>
       state === "moved"
-        ? `The store was exported at ${new Date(since).toISOString()} and serves no instance since.`
-        : `An import into the store began at ${new Date(since).toISOString()} and has not ended.`,
+        ? `The store was exported at ${isoTime(since)} and serves no instance since.`
+        : `An import into the store began at ${isoTime(since)} and has not ended.`,
     remedy:
       "After an export, use the new store, or go back to this one with `sandlot store resume`. After a broken import, run the same `sandlot store import` again, or remove the new store.",
   },

@@ -1,5 +1,6 @@
 /** `sandlot store status`: where the store is, what is in it, who uses it, and how fast it answers. */
 
+import { isoTime } from "@sandlot/contract";
 import { isBlank, isParked, type SandboxRecord } from "../../store/record.ts";
 import type { Session, Store } from "../../store/store.ts";
 import { showSize } from "../../world/units.ts";
@@ -91,8 +92,7 @@ const PROMISES: Readonly<Record<Status["promise"], string>> = {
 
 function print(terminal: Terminal, status: Status): void {
   const { description, promise, epoch, recovering, transfer, latencyMs, sizeBytes, sandboxes } = status;
-  const marked =
-    transfer === null ? "" : `; closed since ${new Date(transfer.since).toISOString()} (${transfer.state})`;
+  const marked = transfer === null ? "" : `; closed since ${isoTime(transfer.since)} (${transfer.state})`;
   const facts: readonly (readonly [string, string])[] = [
     ["store", description],
     ["promise", PROMISES[promise]],

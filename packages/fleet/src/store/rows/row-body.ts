@@ -158,3 +158,10 @@ function parseJson(key: RowKey, text: string): unknown {
 function corrupt(key: RowKey, problem: string, cause?: unknown): SandlotError {
   return new SandlotError("store_corrupt", { path: `row ${key}`, problem }, { cause });
 }
+
+export function toSession(
+  { ending: _, ...session }: SessionBody,
+  { beat, lastBeatAt }: Pick<BeatBody, "beat" | "lastBeatAt">,
+): Session {
+  return { ...session, beat, lastBeatAt };
+}

@@ -18,7 +18,7 @@ import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
-import type { BeatBody, HomeBody, SessionBody, ThreadBody } from "./row-body.ts";
+import { type BeatBody, type HomeBody, type SessionBody, type ThreadBody, toSession } from "./row-body.ts";
 import {
   beatKey,
   COUNT_ALL_KEY,
@@ -393,10 +393,3 @@ const NO_BEAT = { beat: 0, lastBeatAt: 0 } as const;
 const TOMBSTONES_MAX = 1_000;
 /** Callers wait for room, and for the end of a recovery. */
 const ROOM: Topic = "room";
-
-function toSession(
-  { ending: _, ...session }: SessionBody,
-  { beat, lastBeatAt }: Pick<BeatBody, "beat" | "lastBeatAt">,
-): Session {
-  return { ...session, beat, lastBeatAt };
-}
