@@ -11,19 +11,24 @@ const LIMIT = 2;
 const CONNECTIONS = 8;
 /** Requests in flight on one connection, so that the server is measured and not its client. */
 const PIPELINED = 8;
-const BARE = `
+/** Answers with the gateway's own body, so that both sides serialise and send the same. */
+const bareServer = (body: string) => `
 import fastify from "fastify";
 const app = fastify();
-app.get("/healthz", async () => ({ status: "ok" }));
+app.get("/healthz", async () => (${body}));
 await app.listen({ host: "127.0.0.1", port: 0 });
 console.log("http://127.0.0.1:" + app.server.address().port);
 `;
 
 export async function* health({ quick }: SuiteOptions): AsyncGenerator<Result> {
   await using served = await serveGateway();
-  const bare = startNode(["--input-type=module", "-e", BARE], process.env);
+  const body = await (await fetch(`${served.url}/healthz`)).text();
+  const bare = startNode(["--input-type=module", "-e", bareServer(body)], process.env);
   try {
-    const [ours, theirs] = await Promise.all([asking(served.url), firstLine(bare).then(asking)]);
+    const [ours, theirs] = await Promise.all([
+      asking(served.url, body),
+      firstLine(bare).then((url) => asking(url, body)),
+    ]);
     const subjects: Subject[] = [
       { name: "the gateway's /healthz", run: ours.ask },
       { name: "a bare fastify route", run: theirs.ask },
@@ -41,7 +46,7 @@ export async function* health({ quick }: SuiteOptions): AsyncGenerator<Result> {
 }
 
 /** Connections that send the next request after each response. */
-async function asking(url: string) {
+async function asking(url: string, body: string) {
   const { hostname, port, host } = new URL(url);
   const sockets = await Promise.all(
     Array.from({ length: CONNECTIONS }, async () => {
@@ -53,14 +58,14 @@ async function asking(url: string) {
   const request = Buffer.from(`GET /healthz HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
   return {
     ask: async (count: number) => {
-      await Promise.all(sockets.map((socket) => askOn(socket, request, Math.ceil(count / CONNECTIONS))));
+      await Promise.all(sockets.map((socket) => askOn(socket, request, body, Math.ceil(count / CONNECTIONS))));
     },
     close: () => sockets.forEach((socket) => void socket.destroy()),
   };
 }
 
-/** Both sides send the same body, so its end is the end of a response. */
-function askOn(socket: Socket, request: Buffer, count: number): Promise<void> {
+/** A response ends with its body. */
+function askOn(socket: Socket, request: Buffer, body: string, count: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let sent = 0;
     let answered = 0;
@@ -72,19 +77,20 @@ function askOn(socket: Socket, request: Buffer, count: number): Promise<void> {
       }
     };
     const onData = (piece: Buffer) => {
-      const parts = (rest + piece.toString("latin1")).split('{"status":"ok"}');
+      const parts = (rest + piece.toString("latin1")).split(body);
       rest = parts.pop() ?? "";
       answered += parts.length;
       if (parts.some((head) => !head.startsWith("HTTP/1.1 200 "))) return done(new Error("it did not answer 200"));
       if (answered === count) return done(null);
       more();
     };
+    const onClose = () => done(new Error("it closed the connection"));
     const done = (error: Error | null) => {
-      socket.off("data", onData);
+      socket.off("data", onData).off("close", onClose);
       if (error === null) resolve();
       else reject(error);
     };
-    socket.on("data", onData);
+    socket.on("data", onData).on("close", onClose);
     more();
   });
 }

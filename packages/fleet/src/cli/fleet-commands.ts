@@ -1,6 +1,7 @@
 /** `sandlot ps`, `rm`, `prune`, `explain` and `audit`: list sandboxes, end them, and explain their state. */
 
 import {
+  isoTime,
   isSandlotError,
   type OpenEnum,
   type SandboxSummary,
@@ -30,18 +31,12 @@ export async function listCommand(terminal: Terminal, options: ListCommandOption
   if (options.json) return printJson(terminal, { sandboxes });
   if (options.quiet === true) return terminal.out(sandboxes.map(({ sandboxId }) => `${sandboxId}\n`).join(""));
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
-  const { heads, rows } = sandboxTable(sandboxes, Date.now());
-  printTable(terminal, heads, rows);
-}
-
-export function sandboxTable(sandboxes: readonly SandboxSummary[], now: number) {
-  // A fleet with one engine needs no column for it.
-  const hasEngines = new Set(sandboxes.map(({ engine }) => engine)).size > 1;
-  const heads = ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"];
-  return {
-    heads: [...heads, ...(hasEngines ? ["ENGINE"] : [])],
-    rows: sandboxes.map((sandbox) => [...row(sandbox, now), ...(hasEngines ? [sandbox.engine ?? "-"] : [])]),
-  };
+  const now = Date.now();
+  printTable(
+    terminal,
+    ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "ENGINE", "AGE", "HELD BY"],
+    sandboxes.map((sandbox) => row(sandbox, now)),
+  );
 }
 
 function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], options: ListCommandOptions): void {
@@ -57,8 +52,10 @@ function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], opt
 }
 
 function row(sandbox: SandboxSummary, now: number): readonly string[] {
-  const { sandboxId, user, thread, state, blueprint, backend, createdAt, holders } = sandbox;
-  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, backend];
+  const { sandboxId, user, thread, state, blueprint, backend, engine, createdAt, holders } = sandbox;
+  // An engine's name begins with its backend. Twelve letters of the rest tell engines apart.
+  const shownEngine = engine === undefined || engine === "" ? backend : engine.slice(0, backend.length + 13);
+  const names = [sandboxId.slice(0, 12), user ?? "-", thread ?? "-", state, blueprint, shownEngine];
   return [...names, age(now - createdAt), holders.length === 0 ? "-" : String(holders.length)];
 }
 
@@ -180,12 +177,10 @@ export async function explainCommand(
   if (options.json) return printJson(terminal, explanation);
   terminal.out(`${explanation.summary}\n`);
   for (const { who, purpose, since } of explanation.holders)
-    terminal.out(`  held by ${who} for ${purpose}, since ${new Date(since).toISOString()}\n`);
+    terminal.out(`  held by ${who} for ${purpose}, since ${isoTime(since)}\n`);
   if (explanation.ends !== null)
-    terminal.out(
-      `  ends at ${new Date(explanation.ends.at).toISOString()} (${explanation.ends.reason}) if nothing changes\n`,
-    );
-  for (const event of explanation.history) terminal.out(`  ${new Date(event.at).toISOString()}  ${event.type}\n`);
+    terminal.out(`  ends at ${isoTime(explanation.ends.at)} (${explanation.ends.reason}) if nothing changes\n`);
+  for (const event of explanation.history) terminal.out(`  ${isoTime(event.at)}  ${event.type}\n`);
 }
 
 /** Resolves with whether there are no findings. */

@@ -1,0 +1,275 @@
+/**
+ * The functions that the server runs, so that a commit is one round trip.
+ *
+ * Locks
+ * - Every commit first takes the lock of the epoch, shared. A new epoch takes it alone, so no commit of the earlier epoch
+ *   is under way when its rows go.
+ * - A commit then locks each of its keys by hash, also those of rows that do not exist: shared where it reads, alone where
+ *   it writes, in the order of the keys. So commits do not wait for each other in a circle, and commits that read the same
+ *   row run at the same time. (Two keys with the same hash could make a circle. The server would end one of the commits,
+ *   and the client would repeat it.)
+ * - These are advisory locks: they live in the server's memory, cost no write, and end with the transaction. All writes of
+ *   rows go through here, so no other lock is needed.
+ * - The server's table of locks is bounded. A commit of more than `LOCKED_KEYS_MAX` keys takes the epoch's lock alone.
+ *
+ * Snapshots
+ * - A statement of a function sees what was committed before the statement began. So the checks come after the locks.
+ *   The connection asks for READ COMMITTED (`connect.ts`).
+ * - Each commit is remembered with its id, the id of its transaction and the keys that it wrote. A scan of changes reads
+ *   these. All transactions below `pg_snapshot_xmin` have ended and are visible. So a scan goes on from there the next
+ *   time, and misses no commit that was under way.
+ *
+ * Writes
+ * - A row has no index but its key, so that a new version stays on the page of the old one and touches no index.
+ * - A deletion marker is purged together with the commit that made it.
+ *
+ * All functions are PL/pgSQL, which keeps the plans of its statements for a connection. SQL functions are planned in every
+ * call.
+ *
+ * An incarnation is a period in which sequence numbers and transaction ids only grow: one run of one server on one
+ * timeline, with one file of rows. A failover or a restored copy begins another one, in which lost numbers would come
+ * again. So the first commit moves the sequence to the present microsecond, and scans from before begin anew.
+ */
+
+import { COMMITS_KEPT_MS } from "../rows/row-server.ts";
+
+/** The server holds 64 locks for each of its connections by default. */
+const LOCKED_KEYS_MAX = 64;
+/** SQLSTATE of a refused setting. Its message is the name of the setting. */
+export const UNSAFE_SETTING = "SL001";
+
+export function createFunctions(schema: string): string {
+  const name = schema.replaceAll("'", "''");
+  const keySeed = `hashtextextended('${name}', 0)`;
+  const epochLock = `hashtextextended('${name}', 1)`;
+  const incarnation = `left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+    || '.' || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+    || '.' || pg_relation_filenode('"${schema}".rows')`;
+  const nowMs = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+  return `
+CREATE FUNCTION "${schema}".incarnation() RETURNS text LANGUAGE plpgsql AS $body$
+BEGIN
+  RETURN ${incarnation};
+END
+$body$;
+
+-- Moves the sequence ahead of every number that an earlier incarnation can have given.
+CREATE FUNCTION "${schema}".begin_incarnation() RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+  v_now bigint := extract(epoch FROM clock_timestamp()) * 1000000;
+BEGIN
+  UPDATE "${schema}".meta SET incarnation = "${schema}".incarnation() WHERE incarnation <> "${schema}".incarnation();
+  IF FOUND AND nextval('"${schema}".seq') < v_now THEN
+    PERFORM setval('"${schema}".seq', v_now);
+  END IF;
+END
+$body$;
+
+CREATE FUNCTION "${schema}".commit_rows(
+  p_id text, p_epoch text, p_seen text[], p_seen_at bigint, p_not_after bigint,
+  -- The rows that are read, in the order of the keys, and which of them are written.
+  p_keys text[], p_seqs bigint[], p_is_written boolean[],
+  p_written text[], p_bodies text[],
+  p_topics text, p_is_durable boolean
+) RETURNS json LANGUAGE plpgsql AS $body$
+DECLARE
+  v_now bigint;
+  v_seq bigint;
+  v_rows json;
+  v_hash bigint;
+  v_meta record;
+  v_done boolean;
+BEGIN
+  IF current_setting('fsync') = 'off' THEN
+    RAISE EXCEPTION 'fsync' USING ERRCODE = '${UNSAFE_SETTING}';
+  ELSIF current_setting('full_page_writes') = 'off' THEN
+    RAISE EXCEPTION 'full_page_writes' USING ERRCODE = '${UNSAFE_SETTING}';
+  ELSIF current_setting('synchronous_commit') = 'off' THEN
+    RAISE EXCEPTION 'synchronous_commit' USING ERRCODE = '${UNSAFE_SETTING}';
+  ELSIF p_is_durable AND current_setting('synchronous_commit') = 'local' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+
+  -- Assignments, because PERFORM would run a query for each.
+  IF cardinality(p_keys) > ${LOCKED_KEYS_MAX} THEN
+    v_done := pg_advisory_xact_lock(${epochLock}) IS NULL;
+  ELSE
+    v_done := pg_advisory_xact_lock_shared(${epochLock}) IS NULL;
+    FOR v_index IN 1 .. cardinality(p_keys) LOOP
+      v_hash := hashtextextended(p_keys[v_index], ${keySeed});
+      IF p_is_written[v_index] THEN
+        v_done := pg_advisory_xact_lock(v_hash) IS NULL;
+      ELSE
+        v_done := pg_advisory_xact_lock_shared(v_hash) IS NULL;
+      END IF;
+    END LOOP;
+  END IF;
+
+  v_now := ${nowMs};
+  SELECT meta.epoch, meta.incarnation,
+    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq
+    INTO STRICT v_meta FROM "${schema}".meta;
+  IF v_meta.epoch <> p_epoch THEN
+    RETURN json_build_object('kind', 'new-epoch', 'epoch', v_meta.epoch, 'now', v_now);
+  END IF;
+  IF v_meta.known_seq IS NOT NULL THEN
+    -- The first answer may not have waited for the replicas. A write waits for them, with all that came before it.
+    UPDATE "${schema}".commits SET seq = seq WHERE id = p_id;
+    RETURN json_build_object('kind', 'committed', 'seq', v_meta.known_seq, 'now', v_now);
+  END IF;
+  IF cardinality(p_seen) > 0 AND p_seen_at > v_now - ${COMMITS_KEPT_MS / 2} THEN
+    IF EXISTS (
+      SELECT FROM unnest(p_seen) AS seen WHERE NOT EXISTS (SELECT FROM "${schema}".commits WHERE commits.id = seen)
+    ) THEN
+      RETURN json_build_object('kind', 'rewound', 'now', v_now);
+    END IF;
+  END IF;
+  IF v_now > p_not_after THEN
+    RETURN json_build_object('kind', 'late', 'now', v_now);
+  END IF;
+  SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body)) INTO v_rows
+    FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
+    WHERE coalesce(rows.seq, 0) <> read.seq;
+  IF v_rows IS NOT NULL THEN
+    RETURN json_build_object('kind', 'conflict', 'rows', v_rows, 'now', v_now);
+  END IF;
+  IF p_written = '{}' THEN
+    -- It only checks: nothing to remember, and nothing to write to the disk.
+    SELECT last_value INTO STRICT v_seq FROM "${schema}".seq;
+    RETURN json_build_object('kind', 'committed', 'seq', v_seq, 'now', v_now);
+  END IF;
+
+  IF v_meta.incarnation <> ${incarnation} THEN
+    PERFORM "${schema}".begin_incarnation();
+  END IF;
+  v_seq := nextval('"${schema}".seq');
+  INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written);
+  INSERT INTO "${schema}".rows (key, seq, body)
+    SELECT written.key, v_seq, written.body FROM unnest(p_written, p_bodies) AS written(key, body)
+    ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, body = excluded.body;
+  -- A notification makes the commits of the whole database wait for each other.
+  IF p_topics <> '' THEN
+    v_done := pg_notify('${topicChannel(name)}', p_topics) IS NULL;
+  END IF;
+  RETURN json_build_object('kind', 'committed', 'seq', v_seq, 'now', v_now);
+END
+$body$;
+
+CREATE FUNCTION "${schema}".read_rows(p_keys text[]) RETURNS json LANGUAGE plpgsql AS $body$
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'rows', (
+      SELECT json_agg(json_build_object('key', wanted.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body) ORDER BY place)
+      FROM unnest(p_keys) WITH ORDINALITY AS wanted(key, place) LEFT JOIN "${schema}".rows ON rows.key = wanted.key
+    )) FROM "${schema}".meta
+  );
+END
+$body$;
+
+-- Every row that exists, in the order of keys. 'low': where a scan of changes goes on afterwards.
+CREATE FUNCTION "${schema}".scan_all(p_after text, p_limit integer) RETURNS json LANGUAGE plpgsql AS $body$
+DECLARE
+  v_incarnation text := ${incarnation};
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+        SELECT json_agg(json_build_array(page.key, page.seq, page.body, '0')) FROM (
+          SELECT key, seq, body FROM "${schema}".rows WHERE key > p_after AND body IS NOT NULL ORDER BY key LIMIT p_limit
+        ) AS page
+      )) FROM "${schema}".meta
+  );
+END
+$body$;
+
+-- Every row that was written by the transaction p_xid or a later one, also deleted rows. A row that was written again
+-- comes with its last write.
+CREATE FUNCTION "${schema}".scan_changes(p_xid text, p_after text, p_limit integer) RETURNS json
+LANGUAGE plpgsql AS $body$
+DECLARE
+  v_incarnation text := ${incarnation};
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+        SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
+          SELECT written.key, commits.seq, rows.body, commits.xid
+          FROM "${schema}".commits CROSS JOIN LATERAL unnest(commits.keys) AS written(key)
+          LEFT JOIN "${schema}".rows ON rows.key = written.key
+          WHERE commits.xid >= p_xid::xid8 AND (commits.xid > p_xid::xid8 OR written.key COLLATE "C" > p_after)
+            AND coalesce(rows.seq, commits.seq) = commits.seq
+          ORDER BY commits.xid, written.key COLLATE "C" LIMIT p_limit
+        ) AS page
+      )) FROM "${schema}".meta
+  );
+END
+$body$;
+
+-- Drops the rows of an epoch, except those of p_kept. The caller has the lock of the epoch alone.
+CREATE FUNCTION "${schema}".replace_epoch(p_next text, p_kept text[]) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+  PERFORM "${schema}".begin_incarnation();
+  DELETE FROM "${schema}".rows
+    WHERE NOT EXISTS (SELECT FROM unnest(p_kept) AS kept WHERE starts_with(key, kept || '/'));
+  -- Scans begin anew.
+  UPDATE "${schema}".meta SET epoch = p_next, purged_xid = pg_current_xact_id();
+END
+$body$;
+
+CREATE FUNCTION "${schema}".begin_epoch(p_known text, p_next text, p_kept text[]) RETURNS text
+LANGUAGE plpgsql AS $body$
+BEGIN
+  PERFORM pg_advisory_xact_lock(${epochLock});
+  IF (SELECT epoch FROM "${schema}".meta) = p_known THEN
+    PERFORM "${schema}".replace_epoch(p_next, p_kept);
+  END IF;
+  RETURN (SELECT epoch FROM "${schema}".meta);
+END
+$body$;
+
+-- Rows that came from another cluster, by a dump, have transaction ids that mean nothing here, and are of an earlier time.
+CREATE FUNCTION "${schema}".adopt_cluster(p_cluster text, p_next text, p_kept text[]) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+  PERFORM pg_advisory_xact_lock(${epochLock});
+  IF (SELECT cluster FROM "${schema}".meta) <> p_cluster THEN
+    PERFORM "${schema}".replace_epoch(p_next, p_kept);
+    DELETE FROM "${schema}".commits;
+    DELETE FROM "${schema}".rows WHERE body IS NULL;
+    UPDATE "${schema}".meta SET cluster = p_cluster;
+  END IF;
+END
+$body$;
+
+-- Forgets old commits and their deletion markers, at most p_limit. Returns whether more are left. What the next scan may
+-- still need stays.
+CREATE FUNCTION "${schema}".purge(p_kept_ms bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $body$
+DECLARE
+  v_before bigint := ${nowMs} - p_kept_ms;
+  v_gone record;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('${name}', 2)) THEN
+    RETURN false;
+  END IF;
+  WITH gone AS (
+    DELETE FROM "${schema}".commits WHERE id = ANY (ARRAY(
+      SELECT id FROM "${schema}".commits
+      WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) AND at < v_before
+      ORDER BY xid LIMIT p_limit FOR UPDATE SKIP LOCKED
+    )) RETURNING seq, xid, keys
+  ), markers AS (
+    DELETE FROM "${schema}".rows USING gone CROSS JOIN LATERAL unnest(gone.keys) AS written(key)
+    WHERE rows.key = written.key AND rows.seq = gone.seq AND rows.body IS NULL
+  )
+  SELECT count(*) AS count, max(xid) AS xid INTO STRICT v_gone FROM gone;
+  UPDATE "${schema}".meta SET purged_xid = v_gone.xid WHERE v_gone.xid > purged_xid;
+  RETURN v_gone.count = p_limit;
+END
+$body$;
+`;
+}
+
+/** The channel of a schema's notifications. */
+export function topicChannel(schema: string): string {
+  return `sandlot:${schema}`;
+}
