@@ -6,7 +6,10 @@
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
+import type { Commit } from "../../../packages/fleet/src/store/rows/row-server.ts";
+import { Trace } from "../schedule/trace.ts";
 import { Simulation } from "../simulation.ts";
+import { SimRows } from "../store/sim-rows.ts";
 import { Callers } from "../workload/callers.ts";
 import { DEEDS } from "./check-cases.ts";
 import { Bench, THREAD, USER } from "./check-harness.ts";
@@ -73,6 +76,23 @@ async function staged(simulation: Simulation, fleet: Partial<Record<keyof Fleet,
   return { instance, callers, held: held! };
 }
 
+/** A database that has lost a commit of which `one` had heard, and a later commit that does not name it. */
+function rewound({ tables, store, findings, truth, one }: Bench) {
+  const trace = new Trace(() => truth.now, false);
+  const parts = { tables, audit: store, findings, truth, trace, newEpoch: () => "epoch", mayRewind: true };
+  const rows = new SimRows(parts);
+  const now = rows.rows.now();
+  const commit = (id: string, key: string): Commit => ({
+    ...{ id, epoch: rows.rows.epoch, seen: [], seenAt: now, notAfter: now + 1_000, topics: [], isDurable: false },
+    ...{ reads: new Map([[key, 0]]), writes: new Map([[key, "1"]]) },
+  });
+  const step = { by: one, method: "reserve", args: [], sentAt: 0, skewMs: 0 };
+  expect(rows.commit(step, commit("lost", "generation"), 0).kind).toBe("committed");
+  rows.acknowledged(one, "lost");
+  expect(rows.rewind(10)).toBe(true);
+  return { rows, commit: commit("later", "count/all") };
+}
+
 describe("every check can fail", () => {
   for (const [invariant, deed] of Object.entries({ ...DEEDS, ...FACT_DEEDS })) {
     it(invariant, () => {
@@ -98,12 +118,21 @@ describe("every check can fail", () => {
     });
   }
 
+  it("rewind-is-noticed", () => {
+    const bench = new Bench({}, 2);
+    const { rows, commit } = rewound(bench);
+    const { one, truth } = bench;
+    rows.commit({ by: one, method: "beat", args: [], sentAt: truth.now, skewMs: 0 }, commit, truth.now + 1);
+    expect([...bench.violated]).toContain("rewind-is-noticed");
+  });
+
   it("has an entry for each", () => {
     const tested = new Set([
       ...Object.keys(DEEDS),
       ...Object.keys(FACT_DEEDS),
       ...Object.keys(REACH_DEEDS),
       ...Object.keys(FLEETS),
+      "rewind-is-noticed",
     ]);
     expect(Object.keys(INVARIANTS).filter((invariant) => !tested.has(invariant))).toEqual([]);
   });
