@@ -8,6 +8,7 @@
 
 import type { FleetId } from "@sandlot/contract";
 import { type Blueprint, hashBlueprint } from "../../packages/fleet/src/backend/blueprint.ts";
+import type { StoreSettings } from "../../packages/fleet/src/config/registry.ts";
 import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
 
@@ -18,14 +19,14 @@ const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network:
 export const SESSION_LIFETIME_MS = 1_500;
 export const RECORDS_MAX = 8;
 
-export function settingsFor(home: string, storePath: string): Settings {
+export function settingsFor(home: string, store: StoreSettings): Settings {
   return {
     // The settings of other backends have no meaning here.
     ...resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: home }),
     home,
     fleetId: FLEET,
     backend: "memory",
-    store: { type: "sqlite", path: storePath },
+    store,
     blueprints: { default: { name: "default", hash: hashBlueprint(BACKEND, BLUEPRINT), blueprint: BLUEPRINT } },
     pool: { default: 2 },
     limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, queueMax: 20, onFull: "wait" },

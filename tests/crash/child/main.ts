@@ -8,13 +8,14 @@
  */
 
 import { flushCompileCache } from "node:module";
-import type { InstanceId } from "@sandlot/contract";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type InstanceId, isSandlotError } from "@sandlot/contract";
 import { assembleFleet } from "../../../packages/fleet/src/assemble-fleet.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
-import { openSqliteStore } from "../../../packages/fleet/src/store/sqlite/sqlite-store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import { CrashBackend } from "../backend-client/crash-backend.ts";
+import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
 import { settingsFor } from "../settings.ts";
 import { type Command, readLines } from "../wire.ts";
@@ -32,6 +33,9 @@ const {
   CRASH_HOME = "",
 } = process.env;
 const WORKERS = 3;
+/** A database that is down refuses a start, rightly. This is longer than any of main's faults, with its restart. */
+const OPEN_MAX_MS = 30_000;
+const OPEN_AGAIN_MS = 100;
 
 const report = new Report(CRASH_LOG);
 let fleet: Fleet | null = null;
@@ -40,11 +44,17 @@ let isClosing = false;
 
 async function go(): Promise<void> {
   const world = systemWorld();
-  const settings = settingsFor(CRASH_HOME, CRASH_STORE);
+  const settings = settingsFor(CRASH_HOME, parseAddress(CRASH_STORE));
   const random = new Random(Number(CRASH_SEED), 3);
   const backend = await CrashBackend.open(CRASH_SOCKET, CRASH_NAME, () => process.exit(isClosing ? 0 : 3));
-  const store = await openSqliteStore({ path: CRASH_STORE, world });
-  fleet = await assembleFleet({ settings, world, store, backend, instanceId: CRASH_NAME as InstanceId });
+  const instanceId = CRASH_NAME as InstanceId;
+  fleet = await patiently(async () => {
+    const store = await openStore(settings.store, world);
+    return assembleFleet({ settings, world, store, backend, instanceId }).catch(async (error: unknown) => {
+      await store.close();
+      throw error;
+    });
+  });
   fleet.events.on(() => backend.engine.tell("doubted", []), "instance-doubted");
   fleet.events.on((event) => report.log(JSON.stringify(event)));
   fleet.events.on((event) => {
@@ -54,6 +64,19 @@ async function go(): Promise<void> {
   report.note({ note: "open" });
   workload.start(WORKERS);
   void misbehave(parsePlant(CRASH_PLANT), { fleet, backend, settings, report });
+}
+
+async function patiently<T>(open: () => Promise<T>): Promise<T> {
+  const until = performance.now() + OPEN_MAX_MS;
+  for (;;) {
+    try {
+      return await open();
+    } catch (error) {
+      if (!isSandlotError(error) || error.code !== "store_unavailable" || performance.now() > until) throw error;
+      report.log(`cannot open yet: ${error.message}`);
+      await sleep(OPEN_AGAIN_MS);
+    }
+  }
 }
 
 async function close(destroy: boolean): Promise<void> {

@@ -4,6 +4,9 @@ import type { Random } from "../../simulation/schedule/random.ts";
 import type { Note } from "../wire.ts";
 import { STATES, type StateHit } from "./states.ts";
 
+/** `stopped long`: beyond a session's lifetime. */
+export type ServerFault = "killed" | "stopped" | "stopped long";
+
 export class Tally {
   readonly violations: string[] = [];
   /** By thread: every acknowledged write. */
@@ -13,6 +16,7 @@ export class Tally {
   kills = 0;
   stops = 0;
   longStops = 0;
+  readonly serverFaults: Record<ServerFault, number> = { killed: 0, stopped: 0, "stopped long": 0 };
   acquires = 0;
   writes = 0;
 
@@ -46,6 +50,13 @@ export class Tally {
     const mean = STATES.reduce((sum, state) => sum + hits[state], 0) / STATES.length;
     const most = random.chance(0.5) ? rarest : mean;
     return random.pick(STATES.filter((state) => hits[state] <= most));
+  }
+
+  progress(): string {
+    const { killed, ...stopped } = this.serverFaults;
+    const stops = Object.values(stopped).reduce((sum, count) => sum + count, 0);
+    const server = killed + stops === 0 ? "" : `, server killed ${killed} and stopped ${stops} times`;
+    return `${this.kills + this.stops} cycles, ${this.kills} kills, ${this.stops} stops${server}`;
   }
 
   table(): string {

@@ -14,7 +14,7 @@ import type { Tally } from "./tally.ts";
 
 export interface CrewOptions {
   readonly program: string;
-  readonly environment: Readonly<Record<string, string>>;
+  environment(name: string): Readonly<Record<string, string>>;
   readonly directory: string;
   readonly random: Random;
   readonly tally: Tally;
@@ -75,14 +75,14 @@ export class Workers {
   }
 
   #load(): void {
-    const { environment, directory, program, random } = this.#options;
+    const { directory, program, random } = this.#options;
     this.#count += 1;
     const name = `child-${this.#count}`;
     const logPath = `${directory}/${name}.log`;
     const own = { CRASH_NAME: name, CRASH_LOG: logPath, CRASH_SEED: String(random.bits()) };
     const child = new Child({
       ...{ name, program, logPath },
-      environment: { ...environment, ...own },
+      environment: { ...this.#options.environment(name), ...own },
       onNote: (from, note) => this.#take(from, note),
       onExit: (from, code, signal) => this.#exited(from, code, signal),
     });

@@ -6,8 +6,8 @@
  */
 
 import { createServer, type Socket } from "node:net";
-import { openSqliteStore } from "../../../packages/fleet/src/store/sqlite/sqlite-store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
 import { type ControlCalls, type EngineCalls, encodeError, type Push, type Request, readLines } from "../wire.ts";
 import { Engine } from "./engine.ts";
@@ -15,7 +15,7 @@ import { Peer } from "./peer.ts";
 
 const { CRASH_SOCKET = "", CRASH_STORE = "", CRASH_SEED = "1", CRASH_PLANT, CRASH_LOG = "" } = process.env;
 
-const store = await openSqliteStore({ path: CRASH_STORE, world: systemWorld() });
+const store = await openStore(parseAddress(CRASH_STORE), systemWorld());
 let control: Peer | null = null;
 const toMain = (push: Push) => control?.send(push);
 const engine = new Engine({
