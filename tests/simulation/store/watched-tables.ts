@@ -86,6 +86,14 @@ export class WatchedTables implements Tables {
     this.#rows.putMeta(meta);
   }
 
+  generation(): number {
+    return this.#rows.generation();
+  }
+
+  putGeneration(generation: number): void {
+    this.#rows.putGeneration(generation);
+  }
+
   hasSession(instance: InstanceId): boolean {
     return this.#rows.hasSession(instance);
   }

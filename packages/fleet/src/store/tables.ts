@@ -12,8 +12,6 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
 export interface MetaRow {
   readonly epoch: Epoch;
   readonly recovering: boolean;
-  /** The last generation that was given. */
-  readonly generation: number;
 }
 
 export interface Tables {
@@ -22,6 +20,10 @@ export interface Tables {
 
   meta(): MetaRow;
   putMeta(meta: MetaRow): void;
+
+  /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
+  generation(): number;
+  putGeneration(generation: number): void;
 
   hasSession(instance: InstanceId): boolean;
   session(instance: InstanceId): Session | null;

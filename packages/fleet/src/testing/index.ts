@@ -1,5 +1,6 @@
-/** `sandlot/testing`: the suites that define a backend and a store, for their authors. */
+/** `sandlot/testing`: the suites that define a backend, a store and a row server, for their authors. */
 
 export * from "./backend-suite.ts";
 export { partialSandbox, type SandboxParts } from "./partial-sandbox.ts";
+export * from "./row-server-suite.ts";
 export * from "./store-suite.ts";

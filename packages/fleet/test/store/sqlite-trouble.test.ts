@@ -265,7 +265,7 @@ describe("what the machine refuses", () => {
     db.exec(`PRAGMA max_page_count = ${pages + 2}`);
     const fill = () =>
       connection.transact("write", (tables) => {
-        tables.putMeta({ ...tables.meta(), generation: 1 });
+        tables.putGeneration(1);
         for (let n = 0; n < 100; n += 1) {
           tables.putRecord({ ...record, sandboxId: `f${n}` as SandboxId, thread: `f${n}` as ThreadId });
         }
@@ -275,7 +275,7 @@ describe("what the machine refuses", () => {
       .catch((error: unknown) => error);
     expect(troubleOf(error)).toMatchObject({ kind: "refused", problem: expect.stringContaining("full") });
     expect(connection.transact("read", (tables) => tables.countAll())).toBe(1);
-    expect(connection.transact("read", (tables) => tables.meta().generation)).toBeGreaterThan(1);
+    expect(connection.transact("read", (tables) => tables.generation())).toBeGreaterThan(1);
     db.exec("PRAGMA max_page_count = 100000");
     fill();
     expect(connection.transact("read", (tables) => tables.countAll())).toBe(101);

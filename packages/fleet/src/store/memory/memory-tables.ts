@@ -19,6 +19,7 @@ export class MemoryTables implements Tables {
   readonly #tombstones = new Map<SandboxId, Tombstone>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
+  #generation = 0;
   /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
@@ -33,11 +34,11 @@ export class MemoryTables implements Tables {
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
+    this.#generation = 0;
   }
 
-  /** Generations start at the present time, so that they do not repeat those of a lost store. */
   #firstMeta(): MetaRow {
-    return { epoch: this.#newEpoch(), recovering: true, generation: this.now() };
+    return { epoch: this.#newEpoch(), recovering: true };
   }
 
   watch(hint: () => void): () => void {
@@ -56,6 +57,15 @@ export class MemoryTables implements Tables {
   putMeta(meta: MetaRow): void {
     this.changeCount += 1;
     this.#meta = meta;
+  }
+
+  generation(): number {
+    return this.#generation;
+  }
+
+  putGeneration(generation: number): void {
+    this.changeCount += 1;
+    this.#generation = generation;
   }
 
   hasSession(instance: InstanceId): boolean {

@@ -13,13 +13,16 @@
  *
  * Rules for every implementation (each is a test of `testing/row-server-suite.ts`)
  * - A commit is atomic, and every answer `committed` is as durable as the server's promise says.
- * - A write gives a row a sequence number that no row had before. A later write of the same row has a higher one.
+ * - A write gives a row a sequence number that this row never had before. A later write has a higher one. A server that
+ *   may rewind gives the number of a lost write no second time: `max(last + 1, clock in microseconds)` is enough.
  * - A deleted row keeps its sequence number for `MARKERS_KEPT_MS`, so that a client that knew it as absent sees a
  *   conflict when it came and went.
  * - A commit with a known id is answered as the first time and not applied again, for `COMMITS_KEPT_MS`.
  * - The server checks in this order: epoch, id, `seen`, `notAfter`, reads.
  * - Every call ends soon after its signal aborts. The commit may still take effect, but not after `notAfter`.
  * - A call that cannot be answered rejects with `store_unavailable`. The client queues nothing while it reconnects.
+ * - Keys, bodies and commits may be as big as `KEY_MAX_CHARS`, `BODY_MAX_BYTES` and `COMMIT_ROWS_MAX` say.
+ * - Keys and bodies are Unicode text without the character NUL.
  */
 
 import type { Epoch } from "@sandlot/contract";
@@ -37,6 +40,13 @@ export const COMMITS_KEPT_MS = 600_000;
 export const MARKERS_KEPT_MS = 600_000;
 /** Facts that no engine can tell again after a loss: where threads live, and what operators made. */
 export const KEPT_TABLES: readonly string[] = ["home", "entry"];
+
+/** Keys consist of short names and ids. */
+export const KEY_MAX_CHARS = 512;
+/** A record with hundreds of remote leases stays far below. */
+export const BODY_MAX_BYTES = 1_048_576;
+/** The reads of one commit: an instance that re-registers takes all its holds at once. */
+export const COMMIT_ROWS_MAX = 5_000;
 
 export interface Row {
   readonly key: RowKey;
@@ -56,7 +66,8 @@ export interface RowServer {
   read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer>;
   /**
    * Every row that was written after `since`, deleted ones too, in pages; with `null` every row that exists. A row may
-   * appear again although it did not change. `null` as the answer: the cursor is too old, begin with `null`.
+   * appear again although it did not change. `null` as the answer: the cursor is too old, of another epoch, or from
+   * before a failover; begin with `null`.
    */
   scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null>;
   /**
@@ -83,7 +94,10 @@ export interface Commit {
   readonly notAfter: number;
   /** The rows that the step has read, with the sequence numbers it knows. */
   readonly reads: ReadonlyMap<RowKey, number>;
-  /** `null` deletes. Each written row is also in `reads`. May be empty: then the commit only checks. */
+  /**
+   * `null` deletes. Each written row is also in `reads`. May be empty: then the commit only checks, and the server need
+   * not remember its id.
+   */
   readonly writes: ReadonlyMap<RowKey, string | null>;
   readonly topics: readonly Topic[];
   /** The caller acts on the answer outside the store: where the server has replicas, wait for one of them. */

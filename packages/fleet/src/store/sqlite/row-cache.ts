@@ -14,7 +14,7 @@
 
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { SandboxRecord } from "../record.ts";
-import type { MetaRow } from "../tables.ts";
+import type { StoredMeta } from "./rows.ts";
 
 /** A few megabytes at most. A full cache starts over: simpler than tracking the last use. */
 const ENTRIES_MAX = 4_096;
@@ -28,7 +28,7 @@ export interface RecordRow {
 }
 
 export class RowCache {
-  meta: MetaRow | null = null;
+  meta: StoredMeta | null = null;
   #version: unknown = null;
   readonly #sessions = new Set<InstanceId>();
   readonly #records = new Map<SandboxId, RecordRow>();

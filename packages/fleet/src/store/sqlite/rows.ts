@@ -13,7 +13,10 @@ import type { MetaRow } from "../tables.ts";
 
 type Row = Readonly<Record<string, unknown>>;
 
-export function toMeta(row: Row | undefined): MetaRow {
+/** The row `meta` of the file; the tables give the generation apart from the rest. */
+export type StoredMeta = MetaRow & { readonly generation: number };
+
+export function toMeta(row: Row | undefined): StoredMeta {
   if (row === undefined) throw new CorruptRow("the row `meta` is missing");
   const { epoch, recovering, generation } = row;
   if (typeof epoch !== "string" || typeof recovering !== "number" || typeof generation !== "number") {

@@ -14,7 +14,17 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
 import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
-import { toCensus, toCount, toMeta, toRecord, toRowid, toSandboxId, toSession, toTombstone } from "./rows.ts";
+import {
+  type StoredMeta,
+  toCensus,
+  toCount,
+  toMeta,
+  toRecord,
+  toRowid,
+  toSandboxId,
+  toSession,
+  toTombstone,
+} from "./rows.ts";
 
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
@@ -42,11 +52,27 @@ export class SqliteTables implements Tables {
   }
 
   meta(): MetaRow {
+    return this.#storedMeta();
+  }
+
+  putMeta({ epoch, recovering }: MetaRow): void {
+    this.#putStoredMeta({ ...this.#storedMeta(), epoch, recovering });
+  }
+
+  generation(): number {
+    return this.#storedMeta().generation;
+  }
+
+  putGeneration(generation: number): void {
+    this.#putStoredMeta({ ...this.#storedMeta(), generation });
+  }
+
+  #storedMeta(): StoredMeta {
     this.#cache.meta ??= toMeta(this.#sql.meta.get());
     return this.#cache.meta;
   }
 
-  putMeta(meta: MetaRow): void {
+  #putStoredMeta(meta: StoredMeta): void {
     this.changeCount += 1;
     this.#sql.putMeta.run(meta.epoch, meta.recovering ? 1 : 0, meta.generation);
     this.#cache.meta = meta;

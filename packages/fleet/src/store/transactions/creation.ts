@@ -83,11 +83,13 @@ function reserveFor(
   return { kind: "reserved", record: insert(tables, record) };
 }
 
-/** A generation is given once: the same step advances the counter. */
+/**
+ * A generation is given once: the same step advances the counter. It is not behind the store's clock, so that a store
+ * that was lost, or has lost its last writes, does not give one again.
+ */
 export function nextGeneration(tables: Tables): Generation {
-  const meta = tables.meta();
-  const generation = meta.generation + 1;
-  tables.putMeta({ ...meta, generation });
+  const generation = Math.max(tables.generation(), tables.now()) + 1;
+  tables.putGeneration(generation);
   return generation as Generation;
 }
 

@@ -95,6 +95,5 @@ export function refuseIfFull(
 
 /** Keeps the counter ahead of every generation that was ever seen, also of those before a loss of the store. */
 export function raiseGeneration(tables: Tables, floor: number): void {
-  const meta = tables.meta();
-  if (meta.generation < floor && isCountable(floor)) tables.putMeta({ ...meta, generation: floor });
+  if (tables.generation() < floor && isCountable(floor)) tables.putGeneration(floor);
 }
