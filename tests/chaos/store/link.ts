@@ -148,7 +148,10 @@ class Connection {
   }
 
   changed(mode: LinkMode): void {
-    if (mode.kind === "cut") return this.reset();
+    if (mode.kind === "cut") {
+      this.reset();
+      return;
+    }
     this.#answers.changed(mode);
     if (!("direction" in mode) || mode.direction === "both") this.#requests.changed(mode);
   }
