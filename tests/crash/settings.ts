@@ -29,7 +29,7 @@ export function settingsFor(home: string, store: StoreSettings): Settings {
     store,
     blueprints: { default: { name: "default", hash: hashBlueprint(BACKEND, BLUEPRINT), blueprint: BLUEPRINT } },
     pool: { default: 2 },
-    limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, queueMax: 20, onFull: "wait" },
+    limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, maxPerEngine: 0, queueMax: 20, onFull: "wait" },
     idleTimeoutMs: 1_500,
     maxLifetimeMs: 12_000,
     orphanTimeoutMs: 2_000,

@@ -22,7 +22,7 @@ export async function openModelFleet(scheduler: Scheduler, autoRestart: boolean)
     ...drawn,
     ...{ autoRestart, pool: {}, idleTimeoutMs: 0, maxLifetimeMs: 0, sessionLifetimeMs: FOR_EVER_MS },
     ...{ housekeepingIntervalMs: FOR_EVER_MS, orphanTimeoutMs: FOR_EVER_MS, acquireTimeoutMs: 60_000 },
-    limits: { mode: "hard", max: 10, maxPerUser: 0, queueMax: 10, onFull: "wait" },
+    limits: { mode: "hard", max: 10, maxPerUser: 0, maxPerEngine: 0, queueMax: 10, onFull: "wait" },
   };
   const opening = assembleFleet({ settings, world, store, backend: engine });
   const fleet = await drained(scheduler, opening);

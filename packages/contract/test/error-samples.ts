@@ -34,6 +34,8 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   sandbox_unreachable: { sandboxId: "3f9c2a71", problem: "the connection was refused", retryAfterMs: 1_000 },
   sandbox_not_found: { id: "3f9c2a71" },
   sandbox_expired: { sandboxId: "3f9c2a71", maxLifetimeMs: 86_400_000, retryAfterMs: 1_000 },
+  thread_elsewhere: { thread: "t1", engine: "docker-2f1c", gateways: ["http://10.0.0.2:7654"] },
+  engine_unreachable: { engine: "docker-2f1c", retryAfterMs: 30_000 },
   stale_generation: { sandboxId: "3f9c2a71", generation: 41, current: 42 },
   lease_released: { leaseId: "b81d04e6" },
   lease_not_found: { leaseId: "b81d04e6" },

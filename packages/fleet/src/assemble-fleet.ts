@@ -49,6 +49,8 @@ export interface FleetParts {
   readonly store: Store;
   readonly backend: Backend;
   readonly instanceId?: InstanceId;
+  /** The advertised address of this instance's gateway, which the instances of other engines tell their callers. */
+  readonly address?: string;
 }
 
 /** If the engine does not answer in time, the sandbox counts as current: unknown is not dead. */
@@ -89,7 +91,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const closing = new AbortController();
   const base = { settings, world, store, backend, bus, slots, changes, underWay, ending: closing.signal };
   const membership: Membership = new Membership({
-    ...{ ...base, instance, lifetimeMs },
+    ...{ ...base, instance, lifetimeMs, engines: () => [backend.engineId], address: given.address ?? null },
     isCurrent: ({ record }) => {
       const late = () => new Error("no answer");
       const ask = (signal: AbortSignal) => isCurrent(backend, record, signal);

@@ -11,7 +11,7 @@ import {
 import type { WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import { EPOCH_MS } from "../process/host.ts";
-import { type Bench, BOX, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./check-harness.ts";
+import { type Bench, BOX, ENGINE, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./check-harness.ts";
 import type { Invariant } from "./invariants.ts";
 
 const LATER = (GENERATION + 10) as Generation;
@@ -140,9 +140,7 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "recovery-lasts-a-lifetime": (b) => {
     b.object();
     b.tables.empty();
-    b.at(3_000).step(b.one, "endRecovery", ["epoch"], (tables) =>
-      tables.putMeta({ ...tables.meta(), recovering: false }),
-    );
+    b.at(3_000).step(b.one, "endRecovery", ["epoch"], (tables) => tables.endRecovery(ENGINE));
   },
   "holders-come-back": (b) => {
     b.object();

@@ -37,6 +37,7 @@ export const BOX = "box" as SandboxId;
 export const REF = "engine-1" as EngineRef;
 export const GENERATION = (EPOCH_MS + 1) as Generation;
 export const TOKEN = "token" as Token;
+export const ENGINE = "simulated";
 
 /** Fields of any state, also in impossible combinations. */
 type Fields = { readonly [Key in keyof SandboxRecord]?: SandboxRecord[Key] };
@@ -73,10 +74,11 @@ export class Bench {
     this.promises = new PromiseChecks(this.truth, this.findings);
     this.one = this.instance("one");
     this.other = this.instance("other");
-    tables.putMeta({ ...tables.meta(), recovering: false });
+    tables.endRecovery(ENGINE);
     tables.watchedBy(this.store);
     for (const { id, process } of [this.one, this.other]) {
-      tables.putSession({ instance: id, beat: 1, lastBeatAt: EPOCH_MS, identity: process.identity });
+      const about = { identity: process.identity, engines: [ENGINE], address: null };
+      tables.putSession({ ...about, instance: id, beat: 1, lastBeatAt: EPOCH_MS });
     }
   }
 
@@ -117,7 +119,15 @@ export class Bench {
   record(changes: Fields = {}): SandboxRecord {
     return {
       ...{ sandboxId: BOX, user: USER, thread: THREAD, revision: 1, generation: GENERATION, token: TOKEN, ref: REF },
-      ...{ state: "ready", actor: null, backend: "simulated", blueprint: "default", place: "home", arrival: null },
+      ...{
+        state: "ready",
+        actor: null,
+        backend: "simulated",
+        engine: ENGINE,
+        blueprint: "default",
+        place: "home",
+        arrival: null,
+      },
       blueprintHash: this.settings.blueprints.default?.hash ?? ("" as SandboxRecord["blueprintHash"]),
       ...{
         holders: {},

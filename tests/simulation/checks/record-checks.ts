@@ -83,7 +83,7 @@ export class RecordChecks {
   }
 
   /** From now on the store gives no generation that any object carries. Later landings could not be known. */
-  recovered(sentAt: number): void {
+  recovered(_engine: string, sentAt: number): void {
     const { ledger, settings } = this.#truth;
     for (const { labels, generation, landedAt } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)

@@ -1,7 +1,6 @@
 /** Sessions: which dead session ends, by which peer, and how long recovery lasts (rules 6, 7, 12). */
 
 import type { BeatAnswer, Session } from "../../../packages/fleet/src/store/store.ts";
-import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
 import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
@@ -73,8 +72,7 @@ export class SessionChecks {
     step.by.storeFailures.push(this.#truth.now);
   }
 
-  metaPut(before: MetaRow, after: MetaRow, step: StoreStep | null): void {
-    if (!before.recovering || after.recovering) return;
+  recoveryEnded(_engine: string, step: StoreStep | null): void {
     this.#findings.moved("end-recovery");
     this.#truth.recoveredAt = this.#truth.now;
     this.#checkComeBack();
@@ -88,7 +86,7 @@ export class SessionChecks {
     const lasted = now - this.#recoveringSince;
     this.#findings.check(
       "recovery-lasts-a-lifetime",
-      before.epoch === after.epoch && (lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0),
+      lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0,
       () => `it lasted ${lasted} ms, with ${objects} objects in the engine`,
     );
   }

@@ -2,7 +2,6 @@
 
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Session } from "../../../packages/fleet/src/store/store.ts";
-import type { MetaRow } from "../../../packages/fleet/src/store/tables.ts";
 import type { StoreAudit, StoreStep } from "../store/sim-store.ts";
 import type { TablesAudit } from "../store/watched-tables.ts";
 import { AdmissionChecks } from "./admission-checks.ts";
@@ -76,9 +75,9 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     if (this.#step !== null) this.#sessions.deleted(before, this.#step);
   }
 
-  metaPut(before: MetaRow, after: MetaRow): void {
-    this.#sessions.metaPut(before, after, this.#step);
-    if (before.recovering && !after.recovering && this.#step !== null) this.#records.recovered(this.#step.sentAt);
+  recoveryEnded(engine: string): void {
+    this.#sessions.recoveryEnded(engine, this.#step);
+    if (this.#step !== null) this.#records.recovered(engine, this.#step.sentAt);
   }
 
   emptied(): void {

@@ -65,10 +65,22 @@ const DECISIONS = new Set([
   "publish",
   "remove",
 ]);
-const READS = new Set(["sessions", "meta", "get", "find", "list", "census", "tombstone", "tombstones", "findLease"]);
+const READS = new Set([
+  "sessions",
+  "meta",
+  "locate",
+  "get",
+  "find",
+  "list",
+  "census",
+  "tombstone",
+  "tombstones",
+  "findLease",
+]);
 
 export class SimStore extends TransactionalStore {
   readonly kind = "simulated";
+  readonly isShared: boolean;
   readonly #instance: Instance;
   readonly #parts: StoreParts;
   readonly #unwatch = new Set<() => void>();
@@ -80,6 +92,7 @@ export class SimStore extends TransactionalStore {
     super();
     this.#instance = instance;
     this.#parts = parts;
+    this.isShared = parts.tables.isShared;
     for (const name of Object.getOwnPropertyNames(TransactionalStore.prototype)) {
       const method: unknown = Reflect.get(TransactionalStore.prototype, name);
       if (name === "constructor" || typeof method !== "function") continue;

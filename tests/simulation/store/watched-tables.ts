@@ -21,21 +21,24 @@ export interface TablesAudit {
   recordDeleted(before: SandboxRecord): void;
   sessionPut(before: Session | null, after: Session): void;
   sessionDeleted(before: Session): void;
-  metaPut(before: MetaRow, after: MetaRow): void;
+  recoveryEnded(engine: string): void;
   emptied(): void;
 }
+
+/** Only a shared one serves several engines. */
+export type StoreKind = "memory" | "sqlite" | "shared";
 
 export class WatchedTables implements Tables {
   /** The store's machine, whose clock the store uses. */
   readonly host: Host;
   readonly #newEpoch: () => string;
-  readonly #kind: "memory" | "sqlite";
+  readonly #kind: StoreKind;
   readonly #watchers = new Set<() => void>();
   #audit: TablesAudit | null = null;
   #clock: ClockRow;
   #rows: Tables;
 
-  constructor(host: Host, newEpoch: () => string, kind: "memory" | "sqlite" = "memory") {
+  constructor(host: Host, newEpoch: () => string, kind: StoreKind = "memory") {
     this.host = host;
     this.#newEpoch = newEpoch;
     this.#kind = kind;
@@ -45,7 +48,7 @@ export class WatchedTables implements Tables {
 
   #begin(): Tables {
     const now = () => this.now();
-    if (this.#kind === "memory") return new MemoryTables(now, () => this.#newEpoch() as Epoch);
+    if (this.#kind !== "sqlite") return new MemoryTables(now, () => this.#newEpoch() as Epoch, this.isShared);
     const db = openDatabase(":memory:");
     migrate(db);
     const meta = db.prepare("INSERT INTO meta (one, epoch, recovering, generation) VALUES (1, ?, 1, ?)");
@@ -60,13 +63,19 @@ export class WatchedTables implements Tables {
   /** A new, empty store takes its place; it does not even know the former store's time. */
   empty(): void {
     this.#clock = clockOfBoot(this.host, null, 0);
-    this.#rows = this.#begin();
+    // A shared store keeps the homes of threads.
+    if (this.#rows instanceof MemoryTables) this.#rows.empty();
+    else this.#rows = this.#begin();
     this.#audit?.emptied();
   }
 
   watch(hint: () => void): () => void {
     this.#watchers.add(hint);
     return () => this.#watchers.delete(hint);
+  }
+
+  get isShared(): boolean {
+    return this.#kind === "shared";
   }
 
   hint(): void {
@@ -82,7 +91,6 @@ export class WatchedTables implements Tables {
   }
 
   putMeta(meta: MetaRow): void {
-    this.#audit?.metaPut(this.meta(), meta);
     this.#rows.putMeta(meta);
   }
 
@@ -92,6 +100,15 @@ export class WatchedTables implements Tables {
 
   putGeneration(generation: number): void {
     this.#rows.putGeneration(generation);
+  }
+
+  isRecovering(engine: string): boolean {
+    return this.#rows.isRecovering(engine);
+  }
+
+  endRecovery(engine: string): void {
+    this.#audit?.recoveryEnded(engine);
+    this.#rows.endRecovery(engine);
   }
 
   hasSession(instance: InstanceId): boolean {
@@ -151,6 +168,22 @@ export class WatchedTables implements Tables {
 
   countOf(user: UserId): number {
     return this.#rows.countOf(user);
+  }
+
+  countOn(engine: string): number {
+    return this.#rows.countOn(engine);
+  }
+
+  homeOf(user: UserId, thread: ThreadId): string | null {
+    return this.#rows.homeOf(user, thread);
+  }
+
+  putHome(user: UserId, thread: ThreadId, engine: string): void {
+    this.#rows.putHome(user, thread, engine);
+  }
+
+  dropHome(user: UserId, thread: ThreadId): void {
+    this.#rows.dropHome(user, thread);
   }
 
   putRecord(record: SandboxRecord): void {

@@ -37,6 +37,7 @@ export function drawSettings(random: Random, more: Random = random): Settings {
       mode: random.chance(0.7) ? "hard" : "soft",
       max: random.between(2, 8),
       maxPerUser: random.pick([0, 0, 1, 2, 3]),
+      maxPerEngine: 0,
       users: drawUsers(more),
       queueMax: random.between(0, 4),
       onFull: random.chance(0.5) ? "wait" : "reject",

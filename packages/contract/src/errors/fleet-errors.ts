@@ -36,7 +36,11 @@ export interface FleetErrorDetails {
   blueprint_mismatch: { thread: string; wanted: string; actual: string };
   capability_missing: { backend: string; capability: string; neededBy: string };
   dependency_missing: { package: string; neededBy: string; install: string };
-  capacity_exhausted: CapacityCounts & { scope: "fleet" | "user" | "queue"; max: number; retryAfterMs: number };
+  capacity_exhausted: CapacityCounts & {
+    scope: "fleet" | "engine" | "user" | "queue";
+    max: number;
+    retryAfterMs: number;
+  };
   acquire_timeout: { stage: string; timeoutMs: number };
   create_failed: { backend: string; problem: string };
   isolation_unavailable: { backend: string; problem: string; fix: string };
@@ -47,6 +51,9 @@ export interface FleetErrorDetails {
   sandbox_in_use: { sandboxId: string; holders: readonly string[] };
   sandbox_unreachable: { sandboxId: string; problem: string; retryAfterMs: number };
   sandbox_not_found: { id: string };
+  /** `gateways` are the addresses at which the thread can be reached. The thread is empty for a blank. */
+  thread_elsewhere: { thread: string; engine: string; gateways: readonly string[] };
+  engine_unreachable: { engine: string; retryAfterMs: number };
   sandbox_expired: { sandboxId: string; maxLifetimeMs: number; retryAfterMs: number };
   stale_generation: { sandboxId: string; generation: number; current: number | null };
   /** `because` if the lease is not the one its caller knows. */
@@ -173,6 +180,21 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     retryable: true,
     message: ({ sandboxId, holders }) => `Sandbox ${sandboxId} is in use by ${holders.join(", ")}.`,
     remedy: "Wait until the leases end, or destroy with `force` to end them.",
+  },
+  thread_elsewhere: {
+    status: 421,
+    retryable: false,
+    message: ({ thread, engine, gateways }) =>
+      `${thread === "" ? "The sandbox" : `Thread ${thread}`} is on engine ${engine}, which this process does not reach; ` +
+      `${gateways.length === 0 ? "the processes that do have no address" : `ask ${gateways.join(" or ")}`}.`,
+    remedy: "Send the request to one of `gateways`. A thread stays on its engine until it is purged.",
+  },
+  engine_unreachable: {
+    status: 503,
+    retryable: true,
+    message: ({ engine }) => `No process reaches engine ${engine} at present; what it has is kept.`,
+    remedy:
+      "Try again when a process on the host of that engine runs. Nothing was destroyed, and nothing was made elsewhere.",
   },
   sandbox_unreachable: {
     status: 503,

@@ -90,7 +90,7 @@ function summary(settings: Settings, listens: string): string {
     ["kept ready", blanks.join(", ") || "none"],
     [
       "limit",
-      `${limits.max} sandboxes (${limits.mode}), ${limits.maxPerUser || "any number"} per user${ownLimits(limits)}, then ${limits.onFull}`,
+      `${limits.max} sandboxes (${limits.mode}), ${limits.maxPerUser || "any number"} per user${ownLimits(limits)}${engineLimit(limits)}, then ${limits.onFull}`,
     ],
     ["idle timeout", rest.idleTimeoutMs === 0 ? "never" : `${rest.idleTimeoutMs} ms`],
     ["maximum lifetime", rest.maxLifetimeMs === 0 ? "none" : `${rest.maxLifetimeMs} ms`],
@@ -124,4 +124,8 @@ function withoutValues(settings: Settings): unknown {
 function ownLimits({ users = {} }: LimitSettings): string {
   const own = Object.entries(users).map(([user, { max }]) => `${user} ${max || "any number"}`);
   return own.length === 0 ? "" : ` (${own.join(", ")})`;
+}
+
+function engineLimit({ maxPerEngine }: LimitSettings): string {
+  return maxPerEngine === 0 ? "" : `, ${maxPerEngine} per engine`;
 }

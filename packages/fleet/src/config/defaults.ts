@@ -19,6 +19,8 @@ export const DEFAULTS = {
     max: 50,
     /** 0: none. A fleet with one user needs no share; with several, a share protects them from each other. */
     maxPerUser: 0,
+    /** 0: none. On one host it would be `max` again; hosts that share a store each have their own memory. */
+    maxPerEngine: 0,
     /** Waiters are cheap, but each ends in a timeout when the queue does not move: a longer queue hides an overload. */
     queueMax: 100,
     /** Most peaks last less than `acquireTimeoutMs`. `reject` suits callers with an alternative. */

@@ -276,6 +276,11 @@ interface FleetConfigLimits {
   readonly max?: number | undefined;
   /** How many of them one user may have. 0: no limit per user. Default: `0`. */
   readonly maxPerUser?: number | undefined;
+  /**
+   * How many of them one engine may have, where hosts with different engines share a store. 0: no limit per engine.
+   * Default: `0`.
+   */
+  readonly maxPerEngine?: number | undefined;
   /** Users with a limit of their own, by name, instead of `maxPerUser`. */
   readonly users?: { readonly [name: string]: FleetConfigLimitsUsers } | undefined;
   /** How many acquires may wait for room at once. 0: none waits. Default: `100`. */

@@ -39,6 +39,18 @@ function* limitProblems({ limits, pool }: CompletedConfig): Generator<Problem> {
       problem: `is ${limits.maxPerUser}, more than the whole fleet may have (limits.max is ${limits.max}); use 0 for no limit per user`,
     };
   }
+  if (limits.maxPerEngine > limits.max) {
+    yield {
+      path: "limits.maxPerEngine",
+      problem: `is ${limits.maxPerEngine}, more than the whole fleet may have (limits.max is ${limits.max}); use 0 for no limit per engine`,
+    };
+  }
+  if (limits.maxPerEngine > 0 && limits.maxPerEngine < blanks) {
+    yield {
+      path: "limits.maxPerEngine",
+      problem: `is ${limits.maxPerEngine}, but pool asks for ${blanks} blank sandboxes on each engine; raise it or ask for fewer`,
+    };
+  }
   for (const [user, { max }] of Object.entries(limits.users ?? {})) {
     if (max <= limits.max) continue;
     yield {

@@ -46,6 +46,12 @@ const limitsSchema = z
       .min(0, "must not be negative; 0 means no limit per user")
       .default(DEFAULTS.limits.maxPerUser)
       .describe("How many of them one user may have. 0: no limit per user."),
+    maxPerEngine: count
+      .min(0, "must not be negative; 0 means no limit per engine")
+      .default(DEFAULTS.limits.maxPerEngine)
+      .describe(
+        "How many of them one engine may have, where hosts with different engines share a store. 0: no limit per engine.",
+      ),
     users: z
       .record(
         z.string().regex(USER_ID_PATTERN, "the name of a user has 1 to 128 letters, digits, underscores or hyphens"),

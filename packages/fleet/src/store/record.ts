@@ -57,6 +57,8 @@ interface AnyRecord {
   readonly generation: Generation;
   readonly token: Token;
   readonly backend: string;
+  /** The engine that has the sandbox (`Backend.engineId`). Empty in records of versions that did not name engines. */
+  readonly engine: string;
   readonly blueprint: string;
   readonly blueprintHash: BlueprintHash;
   readonly place: Place;

@@ -23,6 +23,13 @@
  * - Nothing survives half: a crash at any moment leaves the state before or after a method, never between.
  * - A store that cannot answer rejects with `store_unavailable`; the step may have happened nevertheless.
  * - `watch` is a hint. It may fire too often, too early, or not at all; listeners must read again.
+ *
+ * Engines. Hosts that share a store may each have an engine of their own, which only its sessions reach.
+ * - A thread has its sandboxes on one engine, its home, until it is purged. A record changes its state only by an
+ *   instance whose session lists the record's engine. Everyone else is answered `elsewhere`.
+ * - Each engine recovers by itself after a loss of the store.
+ * - A store that is not shared serves one host: every session reaches every record, threads have no home, and all
+ *   recover together.
  */
 
 import type {
@@ -55,6 +62,8 @@ import type {
 
 export interface Store {
   readonly kind: string;
+  /** Whether hosts with different engines can use it. */
+  readonly isShared: boolean;
 
   // Sessions: who is alive.
   /** Renews (or with `register` begins) a session, heals lost releases, and returns the lost holds. */
@@ -66,7 +75,10 @@ export interface Store {
   leave(instance: InstanceId): Promise<void>;
 
   // Reading.
-  meta(): Promise<StoreMeta>;
+  /** `engine` is the one whose recovery is meant. A store that is not shared ignores it. */
+  meta(engine?: string): Promise<StoreMeta>;
+  /** Where a thread lives, as `instance` sees it. */
+  locate(request: LocateRequest): Promise<ThreadPlace>;
   get(sandboxId: SandboxId): Promise<SandboxRecord | null>;
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
   list(filter?: ListFilter): Promise<readonly SandboxRecord[]>;
@@ -126,8 +138,8 @@ export interface Store {
    * `purge` it waits (`null`) until recovery is over: until then the thread may yet turn out to have a sandbox.
    */
   claimForRemoval(request: ClaimForRemovalRequest): Promise<StoppingRecord | null>;
-  /** Ends recovery if the store's epoch is still this one. */
-  endRecovery(epoch: Epoch): Promise<void>;
+  /** Ends the recovery of an engine if the store's epoch is still this one. A store that is not shared ends it for all. */
+  endRecovery(epoch: Epoch, engine: string): Promise<void>;
 
   /** Calls `hint` when something may have changed. Returns an unsubscribe function. */
   watch(hint: () => void): () => void;
@@ -145,11 +157,39 @@ export interface Session {
   readonly beat: number;
   readonly lastBeatAt: number;
   readonly identity: ProcessIdentity;
+  /** The engines that the instance reaches. */
+  readonly engines: readonly string[];
+  /** The advertised address of the instance's gateway; `null`: it has none. */
+  readonly address: string | null;
+}
+
+export interface LocateRequest {
+  readonly user: UserId;
+  readonly thread: ThreadId;
+  readonly instance: InstanceId;
+}
+
+export interface ThreadPlace extends StoreMeta {
+  /** The engine that the instance does not reach; `null`: the thread is here, or may begin here. */
+  readonly elsewhere: Elsewhere | null;
+}
+
+/** A thread's engine that the caller does not reach. */
+export interface Elsewhere {
+  readonly kind: "elsewhere";
+  readonly engine: string;
+  /** The addresses of the gateways that reach it. */
+  readonly gateways: readonly string[];
+  /** Whether any session reaches it. */
+  readonly isReachable: boolean;
 }
 
 export interface BeatRequest {
   readonly instance: InstanceId;
   readonly identity: ProcessIdentity;
+  /** See `Session`. */
+  readonly engines: readonly string[];
+  readonly address: string | null;
   /** One more than the last; an older one is ignored, so that a late beat cannot undo a newer one. */
   readonly beat: number;
   /** The epoch this instance knows; `null` on its very first beat. */
@@ -202,12 +242,14 @@ export type Census = Omit<CapacityCounts, "queued">;
 export interface Limits {
   readonly max: number | null;
   readonly maxPerUser: number | null;
+  readonly maxPerEngine: number | null;
 }
 
 export interface NewRecord {
   readonly sandboxId: SandboxId;
   readonly token: Token;
   readonly backend: string;
+  readonly engine: string;
   readonly blueprint: string;
   readonly blueprintHash: BlueprintHash;
 }
@@ -222,7 +264,7 @@ export interface ReserveRequest extends NewRecord {
 export type Refusal =
   | {
       readonly kind: "full";
-      readonly scope: "fleet" | "user";
+      readonly scope: "fleet" | "engine" | "user";
       readonly max: number;
       readonly counts: Census;
     }
@@ -232,6 +274,7 @@ export type Refusal =
 export type ReserveAnswer =
   | { readonly kind: "reserved"; readonly record: CreatingRecord }
   | { readonly kind: "exists"; readonly record: SandboxRecord }
+  | Elsewhere
   | Refusal;
 
 export interface PublishRequest {
@@ -282,6 +325,7 @@ export type TakeAnswer =
   | { readonly kind: "reserved"; readonly record: CreatingRecord }
   /** The thread's sandbox is not ready; or it has none (`null`), and nothing requested is available. */
   | { readonly kind: "other"; readonly record: ActingRecord | null }
+  | Elsewhere
   /** `full` only if a reservation was requested. */
   | Refusal;
 
@@ -304,6 +348,7 @@ export type BindAnswer =
   | { readonly kind: "taken" }
   /** The thread has a sandbox by now. */
   | { readonly kind: "exists"; readonly record: SandboxRecord }
+  | Elsewhere
   | Refusal;
 
 export interface StopRequest {

@@ -11,15 +11,21 @@ import type { Census, ListFilter, Session, TombstoneFilter } from "./store.ts";
 
 export interface MetaRow {
   readonly epoch: Epoch;
+  /** Of a store that is not shared. Ask `isRecovering`. */
   readonly recovering: boolean;
 }
 
 export interface Tables {
+  /** Whether hosts with different engines use the store (`Store.isShared`). */
+  readonly isShared: boolean;
   /** The store's clock. */
   now(): number;
 
   meta(): MetaRow;
   putMeta(meta: MetaRow): void;
+  /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
+  isRecovering(engine: string): boolean;
+  endRecovery(engine: string): void;
 
   /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
   generation(): number;
@@ -44,9 +50,16 @@ export interface Tables {
   /** Counts all records, or one user's. */
   census(user: UserId | null): Census;
   countOf(user: UserId): number;
+  /** The records of one engine. Not shared: all records. */
+  countOn(engine: string): number;
   /** Inserts or replaces. The key `(user, thread)` must be free or its own. */
   putRecord(record: SandboxRecord): void;
   deleteRecord(sandboxId: SandboxId): void;
+
+  /** The engine on which a thread lives, also while it has no sandbox, and over epochs. Not shared: always `null`. */
+  homeOf(user: UserId, thread: ThreadId): string | null;
+  putHome(user: UserId, thread: ThreadId, engine: string): void;
+  dropHome(user: UserId, thread: ThreadId): void;
 
   tombstone(sandboxId: SandboxId): Tombstone | null;
   /** The newest first, at most `limit`. */

@@ -7,6 +7,7 @@ import type { SandboxId } from "@sandlot/contract";
 import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as making from "./transactions/creation.ts";
+import * as engines from "./transactions/engines.ts";
 import * as recovering from "./transactions/recovery.ts";
 import * as remoteLeases from "./transactions/remote-leases.ts";
 import * as ending from "./transactions/removal.ts";
@@ -18,6 +19,7 @@ type Argument<Method extends keyof Store> = Store[Method] extends (argument: inf
 
 export abstract class TransactionalStore implements Store {
   abstract readonly kind: string;
+  abstract readonly isShared: boolean;
   abstract watch(hint: () => void): () => void;
   abstract close(): Promise<void>;
   /** Runs `step` as one transaction. `operation` names it in errors. */
@@ -36,11 +38,15 @@ export abstract class TransactionalStore implements Store {
     return this.run("leave", "write", (tables) => sessions.leave(tables, instance));
   }
 
-  meta() {
+  meta(engine = "") {
     return this.run("meta", "read", (tables) => {
       const { epoch, recovering } = tables.meta();
-      return { epoch, recovering };
+      return { epoch, recovering: tables.isShared ? tables.isRecovering(engine) : recovering };
     });
+  }
+  locate(request: Argument<"locate">) {
+    // Where it is shared, it reads several rows, which must fit together.
+    return this.run("locate", this.isShared ? "write" : "read", (tables) => engines.locate(tables, request));
   }
   get(sandboxId: SandboxId) {
     return this.run("get", "read", (tables) => tables.record(sandboxId));
@@ -118,7 +124,7 @@ export abstract class TransactionalStore implements Store {
   claimForRemoval(request: Argument<"claimForRemoval">) {
     return this.run("claimForRemoval", "write", (tables) => recovering.claimForRemoval(tables, request));
   }
-  endRecovery(epoch: Argument<"endRecovery">) {
-    return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch));
+  endRecovery(epoch: Argument<"endRecovery">, engine: string) {
+    return this.run("endRecovery", "write", (tables) => recovering.endRecovery(tables, epoch, engine));
   }
 }

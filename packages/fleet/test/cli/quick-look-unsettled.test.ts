@@ -27,7 +27,7 @@ const DEAD = "i-dead" as InstanceId;
 const LIVING = "i-living" as InstanceId;
 /** No process has this pid. */
 const DEAD_PROCESS = { ...world.identity, pid: 4_194_303, startTime: "1" };
-const NO_LIMITS = { max: null, maxPerUser: null };
+const NO_LIMITS = { max: null, maxPerUser: null, maxPerEngine: null };
 
 let home: string;
 let config: { readonly home: string; readonly backend: "local" };
@@ -65,7 +65,10 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
 
   const contents = () => inStore(async (store) => ({ records: await store.list(), sessions: await store.sessions() }));
   const register = (store: SqliteStore, instance: InstanceId, identity = world.identity) =>
-    store.beat({ instance, identity, beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 });
+    store.beat({
+      ...{ instance, identity, engines: [], address: null, beat: 1, epoch: null, register: true },
+      ...{ held: [], asOf: 0, generationFloor: 0 },
+    });
 
   function setVersion(version: number, minReader: number): void {
     const db = new DatabaseSync(storePath());
@@ -78,6 +81,7 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
       sandboxId: world.randomHex(16) as SandboxId,
       token: world.randomHex(16) as Token,
       backend: "local",
+      engine: "",
       blueprint: "default",
       blueprintHash: "hash" as BlueprintHash,
       key: { user: USER, thread: NEW },

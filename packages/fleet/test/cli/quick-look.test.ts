@@ -78,7 +78,16 @@ describe.skipIf(!hasBubblewrap)("a quick look (skipped where bubblewrap is not i
     if (place.type !== "sqlite") throw new Error("The store is no file.");
     const store = await openSqliteStore({ path: place.path, world });
     const identity = { ...world.identity, pid: 4_194_303, startTime: "1" };
-    const session = { beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 };
+    const session = {
+      engines: [],
+      address: null,
+      beat: 1,
+      epoch: null,
+      register: true,
+      held: [],
+      asOf: 0,
+      generationFloor: 0,
+    };
     await store.beat({ ...session, instance: "i-dead" as InstanceId, identity });
     expect(await quickLook(config, {})).toBeNull();
     await store.close();

@@ -53,7 +53,7 @@ async function runBoth(steps: readonly Step[]): Promise<void> {
   try {
     const connections = [sqlite, await (harnesses[1] as StoreHarness).second()] as const;
     for (const name of ["a", "b", "c"]) await both(memory, sqlite, (store) => beat(store, name, 1, true, []));
-    await both(memory, sqlite, async (store) => store.endRecovery((await store.meta()).epoch));
+    await both(memory, sqlite, async (store) => store.endRecovery((await store.meta()).epoch, "here"));
     for (const [n, step] of steps.entries()) {
       passedMs += step.passMs;
       const records = [...(await memory.list())].sort((x, y) => (x.sandboxId < y.sandboxId ? -1 : 1));
@@ -110,7 +110,8 @@ function beat(
   asOf = 0,
 ): Promise<unknown> {
   const identity = { bootId: "b", pidNamespace: "p", pid: 1, startTime: instance };
-  const request = { instance, identity, beat: count, epoch: null, register, asOf, generationFloor: 0 };
+  const about = { engines: ["here"], address: `http://${instance}` };
+  const request = { instance, identity, ...about, beat: count, epoch: null, register, asOf, generationFloor: 0 };
   return store.beat({
     ...request,
     held: held.map(({ sandboxId, generation }) => ({ sandboxId, generation })),
@@ -138,15 +139,16 @@ function perform(
     sandboxId: `s${n}`,
     token: `k${n}`,
     backend: "memory",
+    engine: "here",
     blueprint: "default",
     blueprintHash: flag ? "hash" : "other",
   };
   const key = step.thread === null ? null : { user: "u", thread: step.thread };
-  const limits = { max: limit === null ? null : limit + 2, maxPerUser: limit };
+  const limits = { max: limit === null ? null : limit + 2, maxPerUser: limit, maxPerEngine: null };
   const place = "home";
   const steps: readonly (() => Promise<unknown>)[] = [
     () => store.reserve({ ...fresh, key, actor, limits } as never),
-    () => store.reserve({ ...fresh, key, actor, limits: { max: null, maxPerUser: null } } as never),
+    () => store.reserve({ ...fresh, key, actor, limits: { max: null, maxPerUser: null, maxPerEngine: null } } as never),
     () =>
       store.publish({
         sandboxId,
@@ -171,8 +173,16 @@ function perform(
     () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
     () => {
       const blank = flag ? { blueprintHash: "hash", except: n % 2 === 0 ? [sandboxId] : [] } : null;
-      const reserve = { sandboxId: `n${n}`, token: `t${n}`, backend: "memory", blueprint: "d", blueprintHash: "hash" };
-      const orReserve = seq % 2 === 0 ? { ...reserve, limits: { max: 6, maxPerUser: limit } } : null;
+      const reserve = {
+        sandboxId: `n${n}`,
+        token: `t${n}`,
+        backend: "memory",
+        engine: "here",
+        blueprint: "d",
+        blueprintHash: "hash",
+      };
+      const orReserve =
+        seq % 2 === 0 ? { ...reserve, limits: { max: 6, maxPerUser: limit, maxPerEngine: null } } : null;
       return store.take({ user: "u", thread: step.thread ?? thread ?? "t1", instance, seq, blank, orReserve } as never);
     },
     () =>

@@ -16,7 +16,8 @@ const store = join(import.meta.dirname, "../../src/store");
 function setting() {
   const tables = newMemoryTables(new VirtualTime().newWorld());
   const first = {
-    ...{ sandboxId: "s1" as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
+    ...{ sandboxId: "s1" as SandboxId, token: "token" as Token, backend: "memory", engine: "here" },
+    blueprint: "default",
     ...{ blueprintHash: "hash" as BlueprintHash, user: null, thread: null, generation: 1 as Generation },
   };
   const actor = "a" as InstanceId;

@@ -65,7 +65,10 @@ function change(tables: Tables, kind: number, which: number, n: number, base: Re
     tables.putGeneration(n);
   }
   if (kind === 1)
-    tables.putSession({ instance: (which === 0 ? "a" : "b") as InstanceId, beat: n, lastBeatAt: n, identity });
+    tables.putSession({
+      ...{ instance: (which === 0 ? "a" : "b") as InstanceId, beat: n, lastBeatAt: n, identity },
+      ...{ engines: [`engine-${n}`], address: n % 2 === 0 ? null : "http://here" },
+    });
   if (kind === 2) tables.deleteSession((which === 0 ? "a" : "b") as InstanceId);
   if (kind === 3 && old !== null) tables.deleteRecord(sandboxId);
   // Only the holders change: the text of the rest is reused.
@@ -195,7 +198,15 @@ describe("a cached row", () => {
         revision: 9,
         generation: 8 as never,
       },
-      ...{ token: 'k"2' as never, state: "stopping", actor: A, backend: "b2", ref: "r2" as never, blueprint: "d2" },
+      ...{
+        token: 'k"2' as never,
+        state: "stopping",
+        actor: A,
+        backend: "b2",
+        engine: "e2",
+        ref: "r2" as never,
+        blueprint: "d2",
+      },
       ...{ blueprintHash: "h2" as never, place: "slot:2", arrival: "empty", purge: true, reason: "idle" },
       ...{ boundFrom: { generation: 1 as never, token: "k" as never }, createdAt: 5, parkedAt: 6 },
       holders: { [A]: hold, ['b"\\\n\u2028' as InstanceId]: { ...hold, seq: 4 } },
@@ -287,6 +298,7 @@ describe("a step that reads", () => {
     const looks: Record<string, number> = {};
     class Counting extends TransactionalStore {
       readonly kind = "counting";
+      readonly isShared = false;
       watch = () => () => {};
       async close() {}
       protected async run<T>(operation: string, access: "read" | "write", step: (tables: Tables) => T): Promise<T> {
@@ -297,7 +309,11 @@ describe("a step that reads", () => {
         const meta = () => answer() ?? { epoch: "e", recovering: false, generation: 1 };
         if (access === "write") return null as T;
         looks[operation] = 0;
-        return step(new Proxy({} as Tables, { get: (_, name) => (name === "meta" ? meta : answer) }));
+        return step(
+          new Proxy({} as Tables, {
+            get: (_, name) => (name === "isShared" ? false : name === "meta" ? meta : answer),
+          }),
+        );
       }
     }
     const store = new Counting();
@@ -306,6 +322,7 @@ describe("a step that reads", () => {
     const once = {
       sessions: 1,
       meta: 1,
+      locate: 1,
       get: 1,
       find: 1,
       list: 1,

@@ -20,9 +20,10 @@ function say(value: unknown): void {
 
 async function join(): Promise<SqliteStore> {
   const store = await openSqliteStore({ path, world });
-  const request = { instance, identity: world.identity, epoch: null, held: [], asOf: 0, generationFloor: 0 };
+  const about = { instance, identity: world.identity, engines: [], address: null };
+  const request = { ...about, epoch: null, held: [], asOf: 0, generationFloor: 0 };
   const answer = await store.beat({ ...request, beat: 1, register: true });
-  if (answer.kind === "ok") await store.endRecovery(answer.epoch);
+  if (answer.kind === "ok") await store.endRecovery(answer.epoch, "");
   return store;
 }
 
@@ -32,11 +33,12 @@ function reserve(store: SqliteStore, max: number | null) {
     sandboxId: id as SandboxId,
     token: "t" as never,
     backend: "memory",
+    engine: "",
     blueprint: "default",
     blueprintHash: "h" as never,
   };
   const key = { user: "u" as UserId, thread: id as unknown as ThreadId };
-  return store.reserve({ ...made, key, actor: instance, limits: { max, maxPerUser: null } });
+  return store.reserve({ ...made, key, actor: instance, limits: { max, maxPerUser: null, maxPerEngine: null } });
 }
 
 const commands: Readonly<Record<string, () => Promise<void>>> = {

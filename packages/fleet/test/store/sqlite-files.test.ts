@@ -161,7 +161,7 @@ describe("a replaced file", () => {
   it("of another epoch is a new epoch, too", async () => {
     const { store, epoch } = await openWithRecord();
     const other = await open(join(here.home, "other.db"));
-    await other.endRecovery((await other.meta()).epoch);
+    await other.endRecovery((await other.meta()).epoch, "");
     await other.close();
     renameSync(join(here.home, "other.db"), here.path);
     expect((await beat(store, 2, epoch)).kind).toBe("new-epoch");

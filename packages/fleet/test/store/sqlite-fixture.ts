@@ -48,19 +48,26 @@ export async function openWithRecord(path = here.path): Promise<{ store: SqliteS
   const store = await open(path);
   const { epoch } = await store.meta();
   await beat(store, 1);
-  await store.endRecovery(epoch);
+  await store.endRecovery(epoch, "");
   await reserve(store, THREAD);
   return { store, epoch };
 }
 
 export function beat(store: SqliteStore, count: number, epoch: string | null = null): Promise<BeatAnswer> {
-  const request = { instance: "a" as InstanceId, identity: world.identity, held: [], asOf: 0, generationFloor: 0 };
+  const about = { instance: "a" as InstanceId, identity: world.identity, engines: ["e"], address: null };
+  const request = { ...about, held: [], asOf: 0, generationFloor: 0 };
   return store.beat({ ...request, beat: count, epoch: epoch as never, register: true });
 }
 
 export function reserve(store: SqliteStore, thread: string): Promise<ReserveAnswer> {
-  const made = { token: "k" as never, backend: "memory", blueprint: "default", blueprintHash: "h" as never };
+  const made = {
+    token: "k" as never,
+    backend: "memory",
+    engine: "e",
+    blueprint: "default",
+    blueprintHash: "h" as never,
+  };
   const key = { user: USER, thread: thread as ThreadId };
   const request = { ...made, sandboxId: `s-${thread}` as SandboxId, key, actor: "a" as InstanceId };
-  return store.reserve({ ...request, limits: { max: null, maxPerUser: null } });
+  return store.reserve({ ...request, limits: { max: null, maxPerUser: null, maxPerEngine: null } });
 }

@@ -150,7 +150,16 @@ describe("a SQLite file", () => {
     const identity = { ...real.identity, bootId: world.bootId ?? "boot-1" };
     const store = await openSqliteStore({ path: join(home, "store.db"), world: { ...real, identity, ...world } });
     try {
-      const request = { beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 };
+      const request = {
+        engines: [],
+        address: null,
+        beat: 1,
+        epoch: null,
+        register: true,
+        held: [],
+        asOf: 0,
+        generationFloor: 0,
+      };
       const instance = `i-${real.randomHex(4)}` as InstanceId;
       const answer = await store.beat({ ...request, instance, identity });
       return answer.kind === "ok" ? answer.now : Number.NaN;

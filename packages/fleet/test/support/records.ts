@@ -24,6 +24,7 @@ export function recordWith(given: Loose = {}): SandboxRecord {
     state: "ready",
     actor: null,
     backend: "memory",
+    engine: "engine",
     ref: `ref-${count}` as EngineRef,
     blueprint: "default",
     blueprintHash: "hash" as BlueprintHash,

@@ -108,7 +108,10 @@ export class SandboxMaker {
     let isReserved = false;
     try {
       const token = newToken(world);
-      const answer = await ask({ sandboxId, token, backend: backend.name, blueprint: name, blueprintHash: hash });
+      const answer = await ask({
+        ...{ sandboxId, token, backend: backend.name, engine: backend.engineId },
+        ...{ blueprint: name, blueprintHash: hash },
+      });
       isReserved = answer.kind === "reserved";
       return answer;
     } finally {

@@ -26,7 +26,7 @@ import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, reportFailure } from "../../observe/event-bus.ts";
 import type { ReadyRecord, SandboxRecord } from "../../store/record.ts";
 import { type Arrival, type CreatingRecord, isAnonymous, isParked } from "../../store/record.ts";
-import type { Limits, Refusal, Store, TakeAnswer } from "../../store/store.ts";
+import type { Elsewhere, Limits, Refusal, Store, TakeAnswer } from "../../store/store.ts";
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
@@ -34,7 +34,7 @@ import { isUntouched } from "../hold/retention.ts";
 import { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
-import { throwIfRecovering } from "../session/recovering.ts";
+import { throwIfElsewhere, throwIfRecovering } from "../session/refusals.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
 import { expired, recoveryOf, unreachable } from "./outcomes.ts";
@@ -102,7 +102,8 @@ export class Opener {
       // Callers that have gone get no reservation.
       signal.throwIfAborted();
       const answer = await this.#take(key, wanted, tried, signal);
-      if (answer.kind === "recovering" || answer.kind === "unknown-session") return opened(await this.#refused(answer));
+      if (answer.kind === "recovering" || answer.kind === "unknown-session" || answer.kind === "elsewhere")
+        return opened(await this.#refused(answer, key));
       if (answer.kind === "reserved") {
         at("creating");
         return opened(await this.create(answer.record, blueprint, signal));
@@ -193,7 +194,7 @@ export class Opener {
       await reportFailure(bus, "marker", () => backend.markers.drop(sandboxId, to.generation));
       if (answer.kind === "taken") return "taken";
       if (answer.kind === "exists") return opened(LOOK_AGAIN);
-      return answer.kind === "full" ? answer : opened(await this.#refused(answer));
+      return answer.kind === "full" ? answer : opened(await this.#refused(answer, to));
     });
   }
 
@@ -369,8 +370,10 @@ export class Opener {
   }
 
   /** Refusals that are the same for every caller that needs a new sandbox. */
-  async #refused(answer: Exclude<Refusal, { kind: "full" }>): Promise<LookAgain> {
-    throwIfRecovering(answer, this.#parts.settings.sessionLifetimeMs);
+  async #refused(answer: Elsewhere | Exclude<Refusal, { kind: "full" }>, { thread }: Key): Promise<LookAgain> {
+    const { sessionLifetimeMs } = this.#parts.settings;
+    throwIfRecovering(answer, sessionLifetimeMs);
+    throwIfElsewhere(answer, thread, sessionLifetimeMs);
     await this.#parts.membership.renew();
     return LOOK_AGAIN;
   }

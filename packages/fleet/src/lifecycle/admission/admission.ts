@@ -22,7 +22,7 @@ import type { Limits, Refusal, ReserveAnswer, Store } from "../../store/store.ts
 import type { World } from "../../world/world.ts";
 import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
-import { userLimit } from "./user-limit.ts";
+import { engineLimit, userLimit } from "./user-limit.ts";
 
 export type Full = Extract<Refusal, { kind: "full" }>;
 type Key = { readonly user: UserId; readonly thread: ThreadId };
@@ -76,8 +76,12 @@ export class Admission {
   /** The limits of a reservation. `user` is `null` for a blank, which never exceeds a limit, not even a soft one. */
   limits(user: UserId | null): Limits {
     const { limits } = this.#parts;
-    const max = limits.mode === "soft" && user !== null ? null : limits.max;
-    return { max, maxPerUser: user === null ? null : userLimit(limits, user) };
+    const isFree = limits.mode === "soft" && user !== null;
+    return {
+      max: isFree ? null : limits.max,
+      maxPerUser: user === null ? null : userLimit(limits, user),
+      maxPerEngine: isFree ? null : engineLimit(limits),
+    };
   }
 
   /**
@@ -86,12 +90,13 @@ export class Admission {
    */
   room(user: UserId): Limits | null {
     const { limits } = this.#parts;
-    return this.#isBehindOthers(user) ? null : { max: limits.max, maxPerUser: userLimit(limits, user) };
+    if (this.#isBehindOthers(user)) return null;
+    return { max: limits.max, maxPerUser: userLimit(limits, user), maxPerEngine: engineLimit(limits) };
   }
 
   /** Whether a caller of this user overtakes one that waits. Who waits for its own user's limit is in no other user's way. */
   #isBehindOthers(user: UserId): boolean {
-    return this.#queue.heads().some(({ user: other, ticket }) => other === user || ticket.scope === "fleet");
+    return this.#queue.heads().some(({ user: other, ticket }) => other === user || ticket.scope !== "user");
   }
 
   /**
@@ -206,11 +211,12 @@ export class Admission {
     for (const { user, ticket } of this.#queue.heads()) {
       const answer = await this.#serve(user, ticket);
       if (answer === "left") progress = true;
-      else if (answer.scope === "fleet") {
+      else if (answer.scope === "user") await this.#evictFor("user", user, this.#queue.size, wanted);
+      else {
         // No other user fits either. The user that was tried keeps the first turn.
-        await this.#evictFor("fleet", user, this.#queue.size, wanted);
+        await this.#evictFor(answer.scope, user, this.#queue.size, wanted);
         return progress;
-      } else await this.#evictFor("user", user, this.#queue.size, wanted);
+      }
     }
     return progress;
   }
@@ -263,7 +269,7 @@ export class Admission {
     bus.emit({ type: "capacity-exceeded", max: limits.max, count: count + 1 });
   }
 
-  #exhausted(full: { scope: "fleet" | "user" | "queue"; max: number; counts: Full["counts"] }): SandlotError {
+  #exhausted(full: { scope: Full["scope"] | "queue"; max: number; counts: Full["counts"] }): SandlotError {
     const counts: CapacityCounts = { ...full.counts, queued: this.#queue.size };
     return new SandlotError("capacity_exhausted", {
       ...counts,

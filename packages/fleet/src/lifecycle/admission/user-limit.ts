@@ -1,4 +1,4 @@
-/** How many sandboxes one user may have: the user's own limit if set, otherwise the limit for every user. */
+/** How many sandboxes one user may have (the user's own limit if set, otherwise the limit for every user), and one engine. */
 
 import type { UserId } from "@sandlot/contract";
 import type { LimitSettings } from "../../config/settings.ts";
@@ -9,4 +9,9 @@ export function userLimit({ mode, maxPerUser, users = {} }: LimitSettings, user:
   // A user's name may equal a property that every object has.
   const max = (Object.hasOwn(users, user) ? users[user]?.max : undefined) ?? maxPerUser;
   return max === 0 ? null : max;
+}
+
+/** `null`: no limit. */
+export function engineLimit({ maxPerEngine }: LimitSettings): number | null {
+  return maxPerEngine === 0 ? null : maxPerEngine;
 }

@@ -114,7 +114,7 @@ export class Peers {
     // a workspace refuses generations older than its last use, also for a purge. The wall clock may have been set back.
     await membership.renew();
     if (!membership.trusted() || membership.epoch !== epoch) return;
-    await store.endRecovery(epoch);
+    await store.endRecovery(epoch, backend.engineId);
     await membership.renew();
   }
 

@@ -185,7 +185,7 @@ export class Reconciler {
     if ((await backend.workspaces.look({ ...marker, place })).stale) return false;
     const adopted = await store.adopt({
       ...marker,
-      backend: backend.name,
+      ...{ backend: backend.name, engine: backend.engineId },
       ref,
       place,
       limits: limits(marker.user),
@@ -206,7 +206,8 @@ export class Reconciler {
     const { ref, place, labels } = object;
     const { sandboxId, blueprintHash } = labels;
     const record = await store.claimForRemoval({
-      ...{ sandboxId, blueprintHash, ref, place, epoch, backend: backend.name, actor: membership.instance },
+      ...{ sandboxId, blueprintHash, ref, place, epoch, actor: membership.instance },
+      ...{ backend: backend.name, engine: backend.engineId },
       key: marker === null ? null : { user: marker.user, thread: marker.thread },
       ...(superseded === undefined ? {} : { superseded: { user: superseded.user, thread: superseded.thread } }),
       generation: marker?.generation ?? labels.generation,

@@ -55,6 +55,8 @@ export class Membership {
   readonly #slots: Slots;
   readonly #bus: EventBus;
   readonly #lifetimeMs: number;
+  readonly #engines: () => readonly string[];
+  readonly #address: string | null;
   readonly #isCurrent: (slot: Slot) => Promise<boolean>;
   /** Pending holds by counter, in the order of the counters. */
   readonly #pendingHolds = new Map<number, PendingHold>();
@@ -80,6 +82,10 @@ export class Membership {
     slots: Slots;
     bus: EventBus;
     lifetimeMs: number;
+    /** The engines that this instance reaches. */
+    engines: () => readonly string[];
+    /** The advertised address of its gateway, if it has one. */
+    address: string | null;
     /**
      * Whether it lives and no later generation has used its workspace. Once the store is lost, only the engine knows.
      */
@@ -91,6 +97,8 @@ export class Membership {
     this.#slots = parts.slots;
     this.#bus = parts.bus;
     this.#lifetimeMs = parts.lifetimeMs;
+    this.#engines = parts.engines;
+    this.#address = parts.address;
     this.#isCurrent = parts.isCurrent;
   }
 
@@ -229,6 +237,8 @@ export class Membership {
     return this.#store.beat({
       instance: this.instance,
       identity: this.#world.identity,
+      engines: this.#engines(),
+      address: this.#address,
       beat: this.#beat,
       epoch: this.#epoch,
       register,

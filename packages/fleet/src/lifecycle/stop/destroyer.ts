@@ -24,7 +24,7 @@ import type { Store } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
-import { throwIfRecovering } from "../session/recovering.ts";
+import { throwIfRecovering } from "../session/refusals.ts";
 import type { Retirement } from "./retirement.ts";
 
 export interface DestroyerParts {
@@ -227,7 +227,7 @@ export class Destroyer {
       ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
       token: world.randomHex(24) as Token,
-      backend: backend.name,
+      ...{ backend: backend.name, engine: backend.engineId },
       actor: membership.instance,
     });
     if (record === null) return null;

@@ -45,7 +45,7 @@ export interface RetirementParts {
 /** Objects that a failed or cancelled create may have left in the engine. */
 export type Leftover = Pick<
   SandboxRecord,
-  "sandboxId" | "user" | "thread" | "generation" | "token" | "backend" | "blueprint" | "blueprintHash"
+  "sandboxId" | "user" | "thread" | "generation" | "token" | "backend" | "engine" | "blueprint" | "blueprintHash"
 > & { readonly ref: EngineRef | null };
 
 /** How often `finishStop` starts over because the record changed meanwhile (a purge was added). */

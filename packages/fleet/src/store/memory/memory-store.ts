@@ -14,12 +14,14 @@ import { MemoryTables } from "./memory-tables.ts";
 
 export class MemoryStore extends TransactionalStore {
   readonly kind = "memory";
+  readonly isShared: boolean;
   readonly #tables: MemoryTables;
   readonly #unwatch = new Set<() => void>();
   #closed = false;
 
   constructor(tables: MemoryTables) {
     super();
+    this.isShared = tables.isShared;
     this.#tables = tables;
   }
 
@@ -48,10 +50,15 @@ export class MemoryStore extends TransactionalStore {
   }
 }
 
-export function newMemoryTables(world: Pick<World, "wallMs" | "monotonicMs" | "identity" | "randomHex">): MemoryTables {
+/** `isShared`: for tests of hosts with different engines. */
+export function newMemoryTables(
+  world: Pick<World, "wallMs" | "monotonicMs" | "identity" | "randomHex">,
+  isShared = false,
+): MemoryTables {
   const clock = clockOfBoot(world, null, 0);
   return new MemoryTables(
     () => readClock(world, clock),
     () => world.randomHex(16) as Epoch,
+    isShared,
   );
 }

@@ -9,6 +9,7 @@ import type { MetaRow, Tables } from "../tables.ts";
 const TOMBSTONES_MAX = 1_000;
 
 export class MemoryTables implements Tables {
+  readonly isShared: boolean;
   readonly now: () => number;
   readonly #newEpoch: () => Epoch;
   readonly #sessions = new Map<InstanceId, Session>();
@@ -17,20 +18,26 @@ export class MemoryTables implements Tables {
   readonly #heldBy = new Map<InstanceId, Set<SandboxId>>();
   readonly #blanks = new Map<string, Set<SandboxId>>();
   readonly #tombstones = new Map<SandboxId, Tombstone>();
+  /** Both of a shared store only. */
+  readonly #homes = new Map<UserId, Map<ThreadId, string>>();
+  readonly #recovered = new Set<string>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   #generation = 0;
   /** Grows with every change, so that a step without changes wakes no waiter. */
   changeCount = 0;
 
-  constructor(now: () => number, newEpoch: () => Epoch) {
+  /** `isShared`: for hosts with different engines, all of which are in one process. */
+  constructor(now: () => number, newEpoch: () => Epoch, isShared = false) {
+    this.isShared = isShared;
     this.now = now;
     this.#newEpoch = newEpoch;
     this.#meta = this.#firstMeta();
   }
 
-  /** Loses everything, like a store that was flushed or replaced. */
+  /** Loses everything but the homes of threads, which a shared store keeps over epochs. */
   empty(): void {
+    this.#recovered.clear();
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
@@ -66,6 +73,16 @@ export class MemoryTables implements Tables {
   putGeneration(generation: number): void {
     this.changeCount += 1;
     this.#generation = generation;
+  }
+
+  isRecovering(engine: string): boolean {
+    return this.isShared ? !this.#recovered.has(engine) : this.#meta.recovering;
+  }
+
+  endRecovery(engine: string): void {
+    this.changeCount += 1;
+    if (this.isShared) this.#recovered.add(engine);
+    else this.#meta = { ...this.#meta, recovering: false };
   }
 
   hasSession(instance: InstanceId): boolean {
@@ -142,6 +159,31 @@ export class MemoryTables implements Tables {
 
   countOf(user: UserId): number {
     return this.#byUser.get(user)?.size ?? 0;
+  }
+
+  countOn(engine: string): number {
+    if (!this.isShared) return this.countAll();
+    let count = 0;
+    for (const record of this.#records.values()) if (record.engine === engine) count += 1;
+    return count;
+  }
+
+  homeOf(user: UserId, thread: ThreadId): string | null {
+    return this.#homes.get(user)?.get(thread) ?? null;
+  }
+
+  putHome(user: UserId, thread: ThreadId, engine: string): void {
+    if (!this.isShared || this.homeOf(user, thread) === engine) return;
+    this.changeCount += 1;
+    const threads = this.#homes.get(user) ?? new Map<ThreadId, string>();
+    this.#homes.set(user, threads.set(thread, engine));
+  }
+
+  dropHome(user: UserId, thread: ThreadId): void {
+    const threads = this.#homes.get(user);
+    if (threads?.delete(thread) !== true) return;
+    this.changeCount += 1;
+    if (threads.size === 0) this.#homes.delete(user);
   }
 
   putRecord(record: SandboxRecord): void {

@@ -22,6 +22,7 @@ export function isFixedSame(one: SandboxRecord, other: SandboxRecord): boolean {
     one.state === other.state &&
     one.actor === other.actor &&
     one.backend === other.backend &&
+    one.engine === other.engine &&
     one.ref === other.ref &&
     one.blueprint === other.blueprint &&
     one.blueprintHash === other.blueprintHash &&

@@ -38,14 +38,25 @@ export function toSession(row: Row): Session {
     throw new CorruptRow("a session is damaged");
   }
   if (!isIdentity(identity)) throw new CorruptRow(`the identity of session ${instance} is damaged`);
-  return { instance: instance as Session["instance"], beat, lastBeatAt, identity };
+  const { engines, address, ...process } = identity;
+  return {
+    ...{ instance: instance as Session["instance"], beat, lastBeatAt, identity: process },
+    engines: Array.isArray(engines) ? engines.filter((engine) => typeof engine === "string") : [],
+    address: typeof address === "string" ? address : null,
+  };
+}
+
+/** The column `identity` also has what a session says of itself besides; versions that did not know it pass it over. */
+export function sessionText({ identity, engines, address }: Session): string {
+  return JSON.stringify({ ...identity, engines, address });
 }
 
 export function toRecord(row: Row): SandboxRecord {
   const value = parse(row.body, "record");
   if (!isRecord(value) || value.sandboxId !== row.sandbox_id)
     throw new CorruptRow(`the record of sandbox ${String(row.sandbox_id)} is damaged`);
-  return value;
+  // Versions that did not name engines wrote none.
+  return isText(value.engine) ? value : { ...value, engine: "" };
 }
 
 export function toRowid({ rowid }: Row): number {
@@ -162,7 +173,7 @@ function isCredentials(value: unknown): boolean {
   return isObject(value) && isNumber(value.generation) && isText(value.token);
 }
 
-function isIdentity(value: unknown): value is ProcessIdentity {
+function isIdentity(value: unknown): value is ProcessIdentity & { engines?: unknown; address?: unknown } {
   return (
     isObject(value) &&
     isText(value.bootId) &&

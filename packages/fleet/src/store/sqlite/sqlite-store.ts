@@ -62,6 +62,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
 
 export class SqliteStore extends TransactionalStore {
   readonly kind = "sqlite";
+  readonly isShared = false;
   readonly path: string;
   readonly #world: World;
   readonly #operationTimeoutMs: number;

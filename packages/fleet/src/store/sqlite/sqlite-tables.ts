@@ -16,6 +16,7 @@ import { bodyText, fixedText, isFixedSame } from "./body.ts";
 import { type RecordRow, RowCache } from "./row-cache.ts";
 import {
   type StoredMeta,
+  sessionText,
   toCensus,
   toCount,
   toMeta,
@@ -30,6 +31,7 @@ import {
 const TOMBSTONES_MAX = 1_000;
 
 export class SqliteTables implements Tables {
+  readonly isShared = false;
   readonly now: () => number;
   readonly #sql: ReturnType<typeof prepareAll>;
   readonly #cache = new RowCache();
@@ -78,6 +80,14 @@ export class SqliteTables implements Tables {
     this.#cache.meta = meta;
   }
 
+  isRecovering(): boolean {
+    return this.meta().recovering;
+  }
+
+  endRecovery(): void {
+    this.putMeta({ ...this.meta(), recovering: false });
+  }
+
   hasSession(instance: InstanceId): boolean {
     if (this.#cache.hasSession(instance)) return true;
     if (this.#sql.hasSession.get(instance) === undefined) return false;
@@ -94,9 +104,10 @@ export class SqliteTables implements Tables {
     return this.#sql.sessions.all().map(toSession);
   }
 
-  putSession({ instance, beat, lastBeatAt, identity }: Session): void {
+  putSession(session: Session): void {
     this.changeCount += 1;
-    this.#sql.putSession.run(instance, beat, lastBeatAt, JSON.stringify(identity));
+    const { instance, beat, lastBeatAt } = session;
+    this.#sql.putSession.run(instance, beat, lastBeatAt, sessionText(session));
   }
 
   deleteSession(instance: InstanceId): void {
@@ -151,6 +162,18 @@ export class SqliteTables implements Tables {
   countOf(user: UserId): number {
     return toCount(this.#sql.countOf.get(user));
   }
+
+  countOn(): number {
+    return this.countAll();
+  }
+
+  homeOf(): null {
+    return null;
+  }
+
+  putHome(): void {}
+
+  dropHome(): void {}
 
   putRecord(record: SandboxRecord): void {
     this.changeCount += 1;

@@ -42,9 +42,10 @@ export function firstRecord<S extends State, Actor extends InstanceId | null>(
   request: NewRecord &
     Pick<SandboxRecord, "user" | "thread" | "generation"> & { readonly state: S; readonly actor: Actor },
 ) {
-  const { sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor } = request;
+  const { sandboxId, token, backend, engine, blueprint, blueprintHash, user, thread, generation, state, actor } =
+    request;
   return {
-    ...{ sandboxId, token, backend, blueprint, blueprintHash, user, thread, generation, state, actor },
+    ...{ sandboxId, token, backend, engine, blueprint, blueprintHash, user, thread, generation, state, actor },
     revision: 1,
     ref: null,
     holders: {},
@@ -76,7 +77,7 @@ function reserveFor(
   user: UserId | null,
   thread: ThreadId | null,
 ): Extract<ReserveAnswer, { kind: "reserved" | "full" }> {
-  const full = refuseIfFull(tables, request.limits, user);
+  const full = refuseIfFull(tables, request.limits, user, request.engine);
   if (full !== null) return full;
   const generation = nextGeneration(tables);
   const record: CreatingRecord = firstRecord(tables, { ...request, user, thread, generation, state: "creating" });
@@ -173,7 +174,7 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
     return { kind: "taken" };
   // The generation was given before this transaction: the thread may have had, and lost, a later one since.
   if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
-  const full = refuseIfFull(tables, { max: null, maxPerUser }, user);
+  const full = refuseIfFull(tables, { max: null, maxPerUser, maxPerEngine: null }, user, blank.engine);
   if (full !== null) return full;
   const holders = { [instance]: { generation, seq, since: tables.now() } };
   const boundFrom = { generation: blank.generation, token: blank.token };

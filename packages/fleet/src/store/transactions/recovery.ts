@@ -50,7 +50,7 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   // It has ended before; an engine object with its id landed too late.
   if (tables.tombstone(sandboxId) !== null) return false;
   if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return false;
-  if (refuseIfFull(tables, limits, user) !== null) return false;
+  if (refuseIfFull(tables, limits, user, request.engine) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });
   insert(tables, { ...record, ref, place, parkedAt: tables.now() });
@@ -83,7 +83,6 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   return insert(tables, record);
 }
 
-export function endRecovery(tables: Tables, epoch: Epoch): void {
-  const meta = tables.meta();
-  if (meta.epoch === epoch && meta.recovering) tables.putMeta({ ...meta, recovering: false });
+export function endRecovery(tables: Tables, epoch: Epoch, engine: string): void {
+  if (tables.meta().epoch === epoch && tables.isRecovering(engine)) tables.endRecovery(engine);
 }

@@ -77,17 +77,21 @@ export function hasSession(tables: Tables, instance: InstanceId): boolean {
 }
 
 /**
- * Checks the limits in the same transaction that then uses the room. `user` is null for a blank. The user's own limit
+ * Checks the limits in the same transaction that then uses the room. `user` is null for a blank. The narrowest limit
  * comes first: room made there is room for the fleet too, but not the other way round.
  */
 export function refuseIfFull(
   tables: Tables,
   limits: Limits,
   user: UserId | null,
+  engine: string,
 ): Extract<Refusal, { kind: "full" }> | null {
-  const { max, maxPerUser } = limits;
+  const { max, maxPerUser, maxPerEngine } = limits;
   if (maxPerUser !== null && user !== null && tables.countOf(user) >= maxPerUser) {
     return { kind: "full", scope: "user", max: maxPerUser, counts: tables.census(user) };
+  }
+  if (maxPerEngine !== null && tables.countOn(engine) >= maxPerEngine) {
+    return { kind: "full", scope: "engine", max: maxPerEngine, counts: tables.census(null) };
   }
   if (max === null || tables.countAll() < max) return null;
   return { kind: "full", scope: "fleet", max, counts: tables.census(null) };

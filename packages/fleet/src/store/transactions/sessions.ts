@@ -11,7 +11,8 @@ import type { Tables } from "../tables.ts";
 import { dropHold, raiseGeneration } from "./rows.ts";
 
 export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
-  const { epoch, recovering } = tables.meta();
+  const { epoch } = tables.meta();
+  const recovering = request.engines.some((engine) => tables.isRecovering(engine));
   if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };
@@ -19,8 +20,8 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   const now = tables.now();
   if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };
 
-  const { instance, identity, beat: count } = request;
-  tables.putSession({ instance, identity, beat: count, lastBeatAt: now });
+  const { instance, identity, engines, address, beat: count } = request;
+  tables.putSession({ instance, identity, engines, address, beat: count, lastBeatAt: now });
   raiseGeneration(tables, request.generationFloor);
   healReleases(tables, request);
   return { kind: "ok", epoch, recovering, now, lost: findLost(tables, request) };

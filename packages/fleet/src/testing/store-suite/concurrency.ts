@@ -11,7 +11,7 @@ export const concurrencyCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
-      const limits = { max: 5, maxPerUser: null };
+      const limits = { max: 5, maxPerUser: null, maxPerEngine: null };
       const answers = await race(stage, 12, (at, n) =>
         stage.tryReserve(a, n % 3 === 0 ? null : `t${n}`, { limits }, at),
       );
@@ -26,7 +26,7 @@ export const concurrencyCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const blanks = [await stage.ready(a, null), await stage.ready(a, null), await stage.ready(a, null)];
       const requests = await Promise.all(blanks.map((blank, n) => bindOf(stage, blank, a, `bind${n}`)));
-      const limits = { max: null, maxPerUser: 2 };
+      const limits = { max: null, maxPerUser: 2, maxPerEngine: null };
       const answers = await race<{ kind: string }>(stage, 8, (at, n) => {
         const request = requests[n];
         return request === undefined

@@ -73,7 +73,7 @@ export const makingCases: readonly StoreCase[] = [
       await stage.ready(a, "parked");
       await stage.ready(a, null);
       const { sandboxId, revision } = await stage.stopping(a, "stopping");
-      const limits = { max: 5, maxPerUser: null };
+      const limits = { max: 5, maxPerUser: null, maxPerEngine: null };
       const counts = { leased: 1, parked: 1, blank: 1, creating: 1, stopping: 1 };
       expect(await stage.tryReserve(a, "one more", { limits })).toEqual({
         kind: "full",
@@ -95,7 +95,7 @@ export const makingCases: readonly StoreCase[] = [
       await stage.creating(a, "t1");
       await stage.stopping(a, "t2");
       await stage.ready(a, null);
-      const limits = { max: null, maxPerUser: 2 };
+      const limits = { max: null, maxPerUser: 2, maxPerEngine: null };
       const counts = { leased: 0, parked: 0, blank: 0, creating: 1, stopping: 1 };
       expect(await stage.tryReserve(a, "t3", { limits })).toEqual({ kind: "full", scope: "user", max: 2, counts });
       const key = { user: "other" as UserId, thread: "t" as never };
@@ -108,7 +108,7 @@ export const makingCases: readonly StoreCase[] = [
     async run(stage) {
       const a = await stage.join("a");
       const record = await stage.creating(a, "t");
-      const limits = { max: 0, maxPerUser: 0 };
+      const limits = { max: 0, maxPerUser: 0, maxPerEngine: null };
       stage.expect(await stage.tryReserve(a, "t", { limits })).toEqual({ kind: "exists", record });
     },
   },
@@ -175,17 +175,17 @@ export const makingCases: readonly StoreCase[] = [
     async run(stage) {
       const a = await stage.join("a");
       stage
-        .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: null } }))
+        .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: null, maxPerEngine: null } }))
         .toMatchObject({ kind: "full", scope: "fleet" });
       stage
-        .expect(await stage.tryReserve(a, "t", { limits: { max: null, maxPerUser: 0 } }))
+        .expect(await stage.tryReserve(a, "t", { limits: { max: null, maxPerUser: 0, maxPerEngine: null } }))
         .toMatchObject({ kind: "full", scope: "user" });
       // Both are full: the answer names the user's limit, because room made there is room for the fleet too.
       stage
-        .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: 0 } }))
+        .expect(await stage.tryReserve(a, "t", { limits: { max: 0, maxPerUser: 0, maxPerEngine: null } }))
         .toMatchObject({ kind: "full", scope: "user" });
       stage
-        .expect(await stage.tryReserve(a, null, { limits: { max: 0, maxPerUser: 0 } }))
+        .expect(await stage.tryReserve(a, null, { limits: { max: 0, maxPerUser: 0, maxPerEngine: null } }))
         .toMatchObject({ kind: "full", scope: "fleet" });
       stage.expect((await stage.tryReserve(a, "t", { limits: NO_LIMITS })).kind).toBe("reserved");
     },

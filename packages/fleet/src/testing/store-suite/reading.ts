@@ -2,14 +2,14 @@
 
 import type { InstanceId, ThreadId, UserId } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";
-import { ids, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
+import { ENGINE, ids, type StoreCase, UNKNOWN_SANDBOX, USER } from "./stage.ts";
 
 export const readingCases: readonly StoreCase[] = [
   {
     name: "a fresh store is empty and recovering, with an epoch of its own",
     begins: "recovering",
     async run({ store, expect }) {
-      const meta = await store.meta();
+      const meta = await store.meta(ENGINE);
       expect(meta.recovering).toBe(true);
       expect(meta.epoch.length).toBeGreaterThanOrEqual(16);
       expect(await store.list()).toEqual([]);
@@ -87,7 +87,7 @@ export const readingCases: readonly StoreCase[] = [
       const second = await stage.second();
       const record = await stage.ready(a, "t", 1);
       stage.expect(await second.get(record.sandboxId)).toEqual(record);
-      stage.expect(await second.meta()).toEqual(await stage.store.meta());
+      stage.expect(await second.meta(ENGINE)).toEqual(await stage.store.meta(ENGINE));
       stage.expect(await second.sessions()).toEqual(await stage.store.sessions());
     },
   },
@@ -118,7 +118,7 @@ export const readingCases: readonly StoreCase[] = [
       await second.close();
       stop();
       for (const step of [
-        () => second.meta(),
+        () => second.meta(ENGINE),
         () => second.leave("b" as InstanceId),
         () => stage.beat("b", 1, { register: true }, second),
       ]) {
@@ -128,7 +128,7 @@ export const readingCases: readonly StoreCase[] = [
         );
         expect(isSandlotError(error, "store_unavailable")).toBe(true);
       }
-      expect((await stage.store.meta()).recovering).toBe(false);
+      expect((await stage.store.meta(ENGINE)).recovering).toBe(false);
     },
   },
 ];

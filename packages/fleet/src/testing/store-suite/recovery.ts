@@ -4,7 +4,18 @@ import type { EngineRef, Epoch, Generation, ThreadId, UserId } from "@sandlot/co
 import { anonymousThread } from "../../store/record.ts";
 import type { AdoptRequest, ClaimForRemovalRequest } from "../../store/store.ts";
 import { bindOf } from "./binding.ts";
-import { holdOf, later, NO_LIMITS, nextGeneration, type Stage, type StoreCase, stopOf, takeOf, USER } from "./stage.ts";
+import {
+  ENGINE,
+  holdOf,
+  later,
+  NO_LIMITS,
+  nextGeneration,
+  type Stage,
+  type StoreCase,
+  stopOf,
+  takeOf,
+  USER,
+} from "./stage.ts";
 
 export const recoveryCases: readonly StoreCase[] = [
   {
@@ -13,7 +24,7 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
-      const { epoch } = await store.meta();
+      const { epoch } = await store.meta(ENGINE);
       const shut = { kind: "recovering", epoch };
       expect(await store.adopt(await adoptOf(stage, "t"))).toBe(true);
       const parked = stage.some(await store.find(USER, "t" as ThreadId));
@@ -37,12 +48,12 @@ export const recoveryCases: readonly StoreCase[] = [
     begins: "recovering",
     async run(stage) {
       const { store, expect } = stage;
-      const { epoch } = await store.meta();
-      await store.endRecovery("another-life" as Epoch);
-      expect(await store.meta()).toEqual({ epoch, recovering: true });
-      await store.endRecovery(epoch);
-      await store.endRecovery(epoch);
-      expect(await store.meta()).toEqual({ epoch, recovering: false });
+      const { epoch } = await store.meta(ENGINE);
+      await store.endRecovery("another-life" as Epoch, ENGINE);
+      expect(await store.meta(ENGINE)).toEqual({ epoch, recovering: true });
+      await store.endRecovery(epoch, ENGINE);
+      await store.endRecovery(epoch, ENGINE);
+      expect(await store.meta(ENGINE)).toEqual({ epoch, recovering: false });
     },
   },
   {
@@ -50,11 +61,11 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
-      const { epoch: old } = await store.meta();
+      const { epoch: old } = await store.meta(ENGINE);
       const held = await stage.ready(a, "t", 1);
       await stage.empty();
       const answer = await stage.beat("a", 2, { epoch: old });
-      const meta = await store.meta();
+      const meta = await store.meta(ENGINE);
       expect(answer).toEqual({ kind: "new-epoch", epoch: meta.epoch });
       expect(meta.recovering).toBe(true);
       expect(meta.epoch === old).toBe(false);
@@ -181,11 +192,17 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(await store.adopt(await adoptOf(stage, "t1"))).toBe(false);
       expect(await store.adopt(await adoptOf(stage, "t2", { epoch: "another-life" as Epoch }))).toBe(false);
       expect(await store.adopt(await adoptOf(stage, "t2", { sandboxId: known.sandboxId }))).toBe(false);
-      expect(await store.adopt(await adoptOf(stage, "t2", { limits: { max: 1, maxPerUser: null } }))).toBe(false);
-      expect(await store.adopt(await adoptOf(stage, "t2", { limits: { max: null, maxPerUser: 1 } }))).toBe(false);
+      expect(
+        await store.adopt(await adoptOf(stage, "t2", { limits: { max: 1, maxPerUser: null, maxPerEngine: null } })),
+      ).toBe(false);
+      expect(
+        await store.adopt(await adoptOf(stage, "t2", { limits: { max: null, maxPerUser: 1, maxPerEngine: null } })),
+      ).toBe(false);
       expect(await store.list()).toEqual([known]);
       const user = "other" as UserId;
-      expect(await store.adopt(await adoptOf(stage, "t2", { user, limits: { max: 2, maxPerUser: 1 } }))).toBe(true);
+      expect(
+        await store.adopt(await adoptOf(stage, "t2", { user, limits: { max: 2, maxPerUser: 1, maxPerEngine: null } })),
+      ).toBe(true);
     },
   },
   {
@@ -242,7 +259,7 @@ export const recoveryCases: readonly StoreCase[] = [
     async run(stage) {
       const { store, expect } = stage;
       const a = await stage.join("a");
-      const { epoch } = await store.meta();
+      const { epoch } = await store.meta(ENGINE);
       const request = condemnOf(stage, { actor: a, epoch: "another-life" as Epoch });
       expect(await store.claimForRemoval(request)).toBe(null);
       expect(await store.list()).toEqual([]);
@@ -323,7 +340,7 @@ export const recoveryCases: readonly StoreCase[] = [
 ];
 
 async function adoptOf(stage: Stage, thread: string, more: Partial<AdoptRequest> = {}): Promise<AdoptRequest> {
-  const { epoch } = await stage.store.meta();
+  const { epoch } = await stage.store.meta(ENGINE);
   const key = { user: USER, thread: thread as ThreadId };
   const found = { generation: 5 as Generation, ref: "ref" as EngineRef, place: "slot:found" } as const;
   return { ...stage.newRecord(), ...key, ...found, limits: NO_LIMITS, epoch, ...more };

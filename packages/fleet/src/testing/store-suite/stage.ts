@@ -70,9 +70,11 @@ export interface StoreCase {
   run(stage: Stage): Promise<void>;
 }
 
-export const NO_LIMITS: Limits = { max: null, maxPerUser: null };
+export const NO_LIMITS: Limits = { max: null, maxPerUser: null, maxPerEngine: null };
 export const UNKNOWN_SANDBOX = "sandbox-nobody-made" as SandboxId;
 export const USER = "user" as UserId;
+/** The engine that every instance of the stage reaches, unless a case says otherwise. */
+export const ENGINE = "engine-here";
 const HASH = "hash-of-default" as BlueprintHash;
 
 export class Stage {
@@ -95,8 +97,8 @@ export class Stage {
     return this.#harness.empty();
   }
 
-  async endRecovery(): Promise<void> {
-    await this.store.endRecovery((await this.store.meta()).epoch);
+  async endRecovery(engine = ENGINE): Promise<void> {
+    await this.store.endRecovery((await this.store.meta(engine)).epoch, engine);
   }
 
   // Sessions.
@@ -116,6 +118,8 @@ export class Stage {
     return store.beat({
       instance: instance as InstanceId,
       identity: identityOf(instance),
+      engines: [ENGINE],
+      address: null,
       beat,
       epoch: null,
       register: false,
@@ -140,6 +144,7 @@ export class Stage {
       sandboxId: `sandbox-${this.#made}` as SandboxId,
       token: `token-${this.#made}` as Token,
       backend: "memory",
+      engine: ENGINE,
       blueprint: "default",
       blueprintHash: HASH,
       ...more,
@@ -289,10 +294,20 @@ let counters = 0;
 export async function nextGeneration(store: Store): Promise<Generation> {
   counters += 1;
   const actor = `counter-${counters}` as InstanceId;
-  const session = { beat: 1, epoch: null, register: true, held: [], asOf: 0, generationFloor: 0 };
+  const session = {
+    engines: [ENGINE],
+    address: null,
+    beat: 1,
+    epoch: null,
+    register: true,
+    held: [],
+    asOf: 0,
+    generationFloor: 0,
+  };
   await store.beat({ instance: actor, identity: identityOf(actor), ...session });
   const record = await store.claimForRemoval({
-    ...{ sandboxId: actor as string as SandboxId, token: "token" as Token, backend: "memory", blueprint: "default" },
+    ...{ sandboxId: actor as string as SandboxId, token: "token" as Token, backend: "memory", engine: ENGINE },
+    blueprint: "default",
     ...{ blueprintHash: HASH, generation: null, ref: null, place: "home", key: null, actor },
   });
   if (record === null) throw new Error("the store gave no generation");

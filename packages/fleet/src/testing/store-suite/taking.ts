@@ -4,7 +4,7 @@ import type { BlueprintHash, SandboxId } from "@sandlot/contract";
 import type { TakeRequest } from "../../store/store.ts";
 import { type Stage, type StoreCase, takeOf } from "./stage.ts";
 
-const NO_LIMITS = { max: null, maxPerUser: null };
+const NO_LIMITS = { max: null, maxPerUser: null, maxPerEngine: null };
 
 /** Everything that a caller can request from `take`. */
 function anything(stage: Stage, more: Partial<TakeRequest> = {}): Pick<TakeRequest, "blank" | "orReserve"> {
@@ -135,7 +135,7 @@ export const takingCases: readonly StoreCase[] = [
       await stage.ready(a, "t");
       const within = (max: number | null, maxPerUser: number | null) => {
         const { blank, orReserve } = anything(stage);
-        return { blank, orReserve: orReserve && { ...orReserve, limits: { max, maxPerUser } } };
+        return { blank, orReserve: orReserve && { ...orReserve, limits: { max, maxPerUser, maxPerEngine: null } } };
       };
       const full = { kind: "full", max: 1 };
       expect(await store.take(takeOf("t2", a, 1, within(1, null)))).toMatchObject({ ...full, scope: "fleet" });
@@ -178,7 +178,7 @@ export const takingCases: readonly StoreCase[] = [
       const { store, expect } = stage;
       const a = await stage.join("a");
       const second = await stage.second();
-      const limits = { max: 3, maxPerUser: null };
+      const limits = { max: 3, maxPerUser: null, maxPerEngine: null };
       const ask = (thread: string, seq: number) => {
         const orReserve = { ...stage.newRecord(), limits };
         return (seq % 2 === 0 ? store : second).take(takeOf(thread, a, seq, { orReserve }));

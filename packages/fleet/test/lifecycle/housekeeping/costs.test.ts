@@ -119,13 +119,16 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   const bus = new EventBus(world, instance);
   const base = { world, bus, store: store.proxy, backend: backend.proxy };
   const isCurrent = async () => true;
-  const membership = new Membership({ ...base, instance, slots: new Slots(), lifetimeMs: 60_000, isCurrent });
+  const membership = new Membership({
+    ...{ ...base, instance, slots: new Slots(), lifetimeMs: 60_000, isCurrent },
+    ...{ engines: () => [backend.proxy.engineId], address: null },
+  });
   await membership.renew();
   const isMaking = () => false;
   const retirement = new Retirement({ ...base, membership, isMaking, underWay: new UnderWay(), stopTimeoutMs: 1_000 });
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs: 60_000, patienceMs: 1_000 },
-    limits: () => ({ max: null, maxPerUser: null }),
+    limits: () => ({ max: null, maxPerUser: null, maxPerEngine: null }),
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs: 60_000 });
   const place = { place: "home", ref: "gone", key: null, backend: "memory", blueprint: "default" } as const;
