@@ -1,0 +1,325 @@
+/**
+ * Rows in a schema of a PostgreSQL database.
+ *
+ * - A commit, a read and a page of a scan are one statement each, and so one round trip and one transaction. The server's
+ *   part is in `functions.ts`.
+ * - Every call has two limits: its signal, and `timeoutMs`. A call that fails is `store_unavailable`.
+ * - A cursor is JSON that names the incarnation it was made in. In another one it is too old.
+ * - One process at a time purges old ids and deletion markers, in small steps, every half minute.
+ */
+
+import type { Epoch } from "@sandlot/contract";
+import type { Timer, World } from "../../world/world.ts";
+import {
+  COMMITS_KEPT_MS,
+  type Commit,
+  type CommitAnswer,
+  type Cursor,
+  KEPT_TABLES,
+  MARKERS_KEPT_MS,
+  type Page,
+  type ReadAnswer,
+  type Row,
+  type RowKey,
+  type RowServer,
+  type Topic,
+} from "../rows/row-server.ts";
+import { type CheckedConnection, connect, type ServerFacts } from "./connect.ts";
+import { type Connection, ServerFailure } from "./connection.ts";
+import { ConnectionPool } from "./connection-pool.ts";
+import { cursorText, isCurrent, type Position, parseCursor } from "./cursor.ts";
+import { unavailable } from "./problem.ts";
+import { migrate } from "./schema.ts";
+import { type PostgresSettings, placeOf } from "./settings.ts";
+import { TopicListener } from "./topic-listener.ts";
+
+/** How many ids and markers one transaction purges. It takes a few milliseconds. */
+const PURGE_BATCH = 1_000;
+/** Batches in a row, so that one process is not busy with it for long. */
+const PURGE_BATCHES_MAX = 50;
+const PURGE_INTERVAL_MS = 30_000;
+const IDLE_MS = 60_000;
+/** A notification has at most 8000 bytes. */
+const TOPICS_BYTES_MAX = 7_900;
+/** Creating tables takes longer than a call, and happens once. */
+const OPEN_TIMEOUT_MS = 60_000;
+
+/** A row as the functions return it. */
+type RowTuple = readonly [key: RowKey, seq: number, body: string | null];
+type PageTuple = readonly [...RowTuple, xid: string];
+
+interface PageResult {
+  readonly o_now: string;
+  readonly o_epoch: string;
+  readonly o_incarnation: string;
+  readonly o_low: string;
+  readonly o_purged: string;
+  readonly o_rows: readonly PageTuple[] | null;
+}
+
+/** Connects, checks the server, and creates or migrates the tables. Rejects with `store_unavailable` or `store_corrupt`. */
+export async function openPostgresRowServer(settings: PostgresSettings, world: World): Promise<PostgresRowServer> {
+  const [opening, migrating] = [deadline(world, settings.timeoutMs), deadline(world, OPEN_TIMEOUT_MS)];
+  try {
+    const { connection, facts } = await connect(settings, opening.signal);
+    try {
+      const stop = () => connection.destroy();
+      migrating.signal.addEventListener("abort", stop, { once: true });
+      await migrate(connection, settings.schema, facts.cluster, world.randomHex(16));
+      await adoptCluster(connection, settings, facts, world);
+    } finally {
+      connection.destroy();
+    }
+    return new PostgresRowServer(settings, world, facts);
+  } catch (error) {
+    throw translated(error, "open");
+  } finally {
+    opening.cancel();
+    migrating.cancel();
+  }
+}
+
+export class PostgresRowServer implements RowServer {
+  readonly kind = "postgres";
+  readonly #settings: PostgresSettings;
+  readonly #world: World;
+  readonly #pool: ConnectionPool;
+  readonly #topics: TopicListener;
+  #facts: ServerFacts;
+  #purgeTimer: Timer | null = null;
+  #closed = false;
+
+  /** Use `openPostgresRowServer`. */
+  constructor(settings: PostgresSettings, world: World, facts: ServerFacts) {
+    this.#settings = settings;
+    this.#world = world;
+    this.#facts = facts;
+    const open = (signal: AbortSignal) => this.#open(signal);
+    const { monotonicMs } = world;
+    this.#pool = new ConnectionPool({ max: settings.poolMax, place: placeOf(settings), open, monotonicMs });
+    this.#topics = new TopicListener(settings, world);
+    this.#purgeLater();
+  }
+
+  /**
+   * With one server, or with replicas that confirm every commit on disk, nothing acknowledged is lost. A replica that
+   * follows later loses commits when it takes over.
+   */
+  get promise(): "linearizable" | "may-rewind" {
+    return promiseOf(this.#facts);
+  }
+
+  async commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
+    const { schema } = this.#settings;
+    const topics = commit.topics.join(" ");
+    const keys = [...commit.reads.keys()].sort();
+    const values = [
+      commit.id,
+      commit.epoch,
+      commit.seen,
+      Math.floor(commit.seenAt),
+      Math.floor(commit.notAfter),
+      keys,
+      keys.map((key) => commit.reads.get(key) ?? null),
+      keys.map((key) => commit.writes.has(key)),
+      keys.map((key) => commit.writes.get(key) ?? null),
+      topics.length > TOPICS_BYTES_MAX ? "*" : topics,
+      commit.isDurable,
+    ];
+    const sql = `SELECT * FROM "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`;
+    const row = await this.#ask<CommitResult>("commit", sql, values, signal);
+    return commitAnswer(row);
+  }
+
+  async read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
+    const sql = `SELECT * FROM "${this.#settings.schema}".read_rows($1)`;
+    const row = await this.#ask<{ o_now: string; o_epoch: string; o_rows: readonly RowTuple[] | null }>(
+      "read",
+      sql,
+      [keys],
+      signal,
+    );
+    return { rows: (row.o_rows ?? []).map(rowOf), epoch: row.o_epoch as Epoch, now: Number(row.o_now) };
+  }
+
+  async scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
+    const { schema } = this.#settings;
+    const position = since === null ? null : parseCursor(since);
+    if (since !== null && position === null) return null;
+    if (position === null || position.phase === "all") {
+      const after = position?.key ?? "";
+      const sql = `SELECT * FROM "${schema}".scan_all($1, $2)`;
+      const page = await this.#ask<PageResult>("scan", sql, [after, limit], signal);
+      return pageOf(page, position, limit);
+    }
+    const sql = `SELECT * FROM "${schema}".scan_changes($1, $2, $3)`;
+    const page = await this.#ask<PageResult>("scan", sql, [position.xid, position.key, limit], signal);
+    return pageOf(page, position, limit);
+  }
+
+  async beginEpoch(known: Epoch, next: Epoch, signal: AbortSignal): Promise<Epoch> {
+    const sql = `SELECT "${this.#settings.schema}".begin_epoch($1, $2, $3) AS epoch`;
+    const { epoch } = await this.#ask<{ epoch: string }>("beginEpoch", sql, [known, next, KEPT_TABLES], signal);
+    return epoch as Epoch;
+  }
+
+  subscribe(listener: (topic: Topic | "*") => void): () => void {
+    return this.#topics.subscribe(listener);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#purgeTimer?.cancel();
+    this.#topics.close();
+    this.#pool.close();
+  }
+
+  /** One statement with one row as its answer, prepared once per connection. */
+  async #ask<Answer extends object>(
+    operation: string,
+    sql: string,
+    values: readonly unknown[],
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    const limit = deadline(this.#world, this.#settings.timeoutMs);
+    const both = AbortSignal.any([signal, limit.signal]);
+    try {
+      const call = { name: operation + values.length, signal: both };
+      const [row] = await this.#pool.use(both, (connection) => connection.query<Answer>(sql, values, call));
+      if (row === undefined) throw unavailable(operation, "the server answered without a row; its schema is damaged");
+      return row;
+    } catch (error) {
+      throw translated(error, operation);
+    } finally {
+      limit.cancel();
+    }
+  }
+
+  async #open(signal: AbortSignal): Promise<Connection> {
+    const { connection, facts } = await connect(this.#settings, signal);
+    try {
+      await adoptCluster(connection, this.#settings, facts, this.#world, signal);
+    } catch (error) {
+      connection.destroy();
+      throw error;
+    }
+    this.#facts = facts;
+    return connection;
+  }
+
+  #purgeLater(): void {
+    if (this.#closed) return;
+    const delayMs = PURGE_INTERVAL_MS * (0.5 + this.#world.random());
+    this.#purgeTimer = this.#world.timer(delayMs, () => void this.#purge().finally(() => this.#purgeLater()), {
+      background: true,
+    });
+  }
+
+  /** Never rejects. A failure only delays: the calls of the store report what is wrong with the server. */
+  async #purge(): Promise<void> {
+    this.#pool.trim(IDLE_MS);
+    try {
+      for (let batch = 0; batch < PURGE_BATCHES_MAX && !this.#closed; batch += 1)
+        if (!(await this.purgeBatch())) return;
+    } catch {
+      // The next turn tries again.
+    }
+  }
+
+  /** Forgets what is older than promised, at most one batch. Returns whether more is left. */
+  async purgeBatch(commitsKeptMs = COMMITS_KEPT_MS, markersKeptMs = MARKERS_KEPT_MS): Promise<boolean> {
+    const sql = `SELECT "${this.#settings.schema}".purge($1, $2, $3) AS more`;
+    const { signal } = new AbortController();
+    const { more } = await this.#ask<{ more: boolean }>(
+      "purge",
+      sql,
+      [commitsKeptMs, markersKeptMs, PURGE_BATCH],
+      signal,
+    );
+    return more;
+  }
+}
+
+interface CommitResult {
+  readonly o_kind: CommitAnswer["kind"];
+  readonly o_seq: string | null;
+  readonly o_now: string;
+  readonly o_epoch: string | null;
+  readonly o_rows: readonly RowTuple[] | null;
+}
+
+export function promiseOf(facts: ServerFacts): RowServer["promise"] {
+  const { synchronousStandbys, synchronousCommit, replicaCount } = facts;
+  if (synchronousStandbys === "") return replicaCount === 0 ? "linearizable" : "may-rewind";
+  return synchronousCommit === "on" || synchronousCommit === "remote_apply" ? "linearizable" : "may-rewind";
+}
+
+/** Rows that a dump brought from another cluster, database or schema begin a new epoch. */
+async function adoptCluster(
+  connection: Connection,
+  { schema }: PostgresSettings,
+  { cluster }: CheckedConnection["facts"],
+  world: World,
+  signal?: AbortSignal,
+): Promise<void> {
+  const call = signal === undefined ? {} : { signal };
+  const [found] = await connection.query<{ known: string; present: string }>(
+    `SELECT cluster AS known, $1 || '.' || to_regclass($2)::oid AS present FROM "${schema}".meta`,
+    [cluster, `"${schema}".rows`],
+    call,
+  );
+  if (found === undefined || found.known === found.present) return;
+  const values = [found.present, world.randomHex(16), KEPT_TABLES];
+  await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);
+}
+
+function commitAnswer({ o_kind, o_seq, o_now, o_epoch, o_rows }: CommitResult): CommitAnswer {
+  const now = Number(o_now);
+  switch (o_kind) {
+    case "committed":
+      return { kind: o_kind, seq: Number(o_seq), now };
+    case "conflict":
+      return { kind: o_kind, rows: (o_rows ?? []).map(rowOf), now };
+    case "new-epoch":
+      return { kind: o_kind, epoch: o_epoch as Epoch, now };
+    case "rewound":
+    case "late":
+      return { kind: o_kind, now };
+  }
+}
+
+/** `null`: the position is of another incarnation, or markers after it are gone. */
+function pageOf(page: PageResult, from: Position | null, limit: number): Page | null {
+  const { o_incarnation: incarnation, o_low: low } = page;
+  if (from !== null && !isCurrent(from, incarnation, page.o_purged)) return null;
+  const tuples = page.o_rows ?? [];
+  const last = tuples.at(-1);
+  // What was under way at the first page may have been passed by the pages after it.
+  const next = from?.next ?? low;
+  const more = last !== undefined && tuples.length >= limit;
+  const phase = from?.phase ?? "all";
+  const position: Position = more
+    ? { phase, incarnation, next, xid: last[3], key: last[0] }
+    : { phase: "changes", incarnation, next: null, xid: next, key: "" };
+  return {
+    rows: tuples.map(([key, seq, body]) => ({ key, seq, body })),
+    cursor: cursorText(position),
+    more,
+    epoch: page.o_epoch as Epoch,
+    now: Number(page.o_now),
+  };
+}
+
+function rowOf([key, seq, body]: RowTuple): Row {
+  return { key, seq, body };
+}
+
+function translated(error: unknown, operation: string): unknown {
+  return error instanceof ServerFailure ? unavailable(operation, error.failure.problem) : error;
+}
+
+function deadline(world: World, ms: number): { readonly signal: AbortSignal; cancel(): void } {
+  const controller = new AbortController();
+  const timer = world.timer(ms, () => controller.abort(), { background: true });
+  return { signal: controller.signal, cancel: () => timer.cancel() };
+}
