@@ -48,8 +48,13 @@ const SYSTEM_PACKAGES = [
   { name: "python3", command: "python3", neededBy: "the probes of the escape list", for: TESTED },
   { name: "python3-pip", command: "pip3", neededBy: "the test of generated clients", for: ["engines"] },
   { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", for: TESTED },
-  { name: "gcc", command: "gcc", neededBy: "the test that a compiler works inside sandboxes", for: ["test"] },
-  { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same test", for: ["test"] },
+  {
+    name: "gcc",
+    command: "gcc",
+    neededBy: "the test that a compiler works inside sandboxes, and servers of tests with a clock of their own",
+    for: TESTED,
+  },
+  { name: "libc6-dev", file: "/usr/include/stdio.h", neededBy: "the same tests", for: TESTED },
   { name: "zsh", command: "zsh", neededBy: "the test of the completion for it", for: ["test"] },
   { name: "fish", command: "fish", neededBy: "the test of the completion for it", for: ["test"] },
   {
@@ -71,6 +76,8 @@ const SYSTEM_PACKAGES = [
     neededBy: "the tests of the gateway from a real browser",
     for: WITH_ENGINES,
   },
+  { name: "redis-server", command: "redis-server", neededBy: "the tests of the Redis store", for: WITH_ENGINES },
+  { name: "redis-sentinel", command: "redis-sentinel", neededBy: "the same tests", for: WITH_ENGINES },
   { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", for: WITH_ENGINES },
   { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", for: WITH_ENGINES },
 ];

@@ -6,7 +6,13 @@
 import { SandlotError } from "@sandlot/contract";
 import { type Installation, installation, packageManifest } from "./package-files.ts";
 
-export type OptionalPeer = "@larksuiteoapi/node-sdk" | "dockerode" | "officeparser" | "pg" | "read-excel-file";
+export type OptionalPeer =
+  | "@larksuiteoapi/node-sdk"
+  | "@redis/client"
+  | "dockerode"
+  | "officeparser"
+  | "pg"
+  | "read-excel-file";
 
 /** `load` imports the package. Rejects with `dependency_missing` when that fails. */
 export async function importPeer<T>(name: OptionalPeer, neededBy: string, load: () => Promise<T>): Promise<T> {

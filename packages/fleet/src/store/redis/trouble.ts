@@ -1,0 +1,79 @@
+/**
+ * What Redis and its client report, as `store_unavailable` or `store_corrupt` with what is wrong and what mends it.
+ *
+ * An error reply begins with a word in capitals, such as OOM or READONLY. Some of them mean that another server is the
+ * master by now: the caller then looks for it again.
+ */
+
+import { isSandlotError, SandlotError } from "@sandlot/contract";
+
+const RETRY_AFTER_MS = 500;
+/** Enough of a message for a log line. */
+const MESSAGE_MAX = 300;
+
+/** The server is not, or no longer, the one to talk to. */
+const MOVED_AWAY = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN"];
+/** Another attempt with the same settings would be refused as well. */
+const REFUSALS = ["WRONGPASS", "NOAUTH", "NOPERM"];
+
+export function unavailable(operation: string, problem: string, cause?: unknown): SandlotError {
+  return new SandlotError("store_unavailable", { operation, problem, retryAfterMs: RETRY_AFTER_MS }, { cause });
+}
+
+/** The error that a call of the store rejects with. `place` says where the server is. */
+export function troubleOf(operation: string, place: string, error: unknown): SandlotError {
+  if (error instanceof SandlotError) return error;
+  const word = wordOf(error);
+  if (word === "WRONGTYPE") {
+    const problem = "its keys hold something else; another program uses them: give the fleet its own store.prefix";
+    return new SandlotError("store_corrupt", { path: place, problem }, { cause: error });
+  }
+  return unavailable(operation, `redis at ${place} ${problemOf(error)}`, error);
+}
+
+/** The first word of an error reply; `""` for every other error. */
+export function wordOf(error: unknown): string {
+  return /^(?:-)?([A-Z]{2,}[A-Z0-9]*)(?: |$)/.exec(messageOf(error))?.[1] ?? "";
+}
+
+export function meansAnotherMaster(error: unknown): boolean {
+  return MOVED_AWAY.includes(wordOf(error));
+}
+
+export function isRefusal(error: unknown): boolean {
+  return REFUSALS.includes(wordOf(error)) || isSandlotError(error, "store_corrupt");
+}
+
+/** A clause that follows the name of the server. */
+export function problemOf(error: unknown): string {
+  const message = messageOf(error).slice(0, MESSAGE_MAX);
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  switch (wordOf(error)) {
+    case "OOM":
+      return "is out of memory: raise maxmemory (redis-cli CONFIG SET maxmemory <bytes>)";
+    case "READONLY":
+      return "is a replica now; looking for the master";
+    case "NOREPLICAS":
+      return "has too few replicas that keep up (min-replicas-to-write); start them, or repair their link";
+    case "MISCONF":
+      return `cannot save to its disk: ${message}`;
+    case "LOADING":
+      return "is loading its data";
+    case "BUSY":
+      return "is busy with a script (redis-cli SCRIPT KILL ends it)";
+    case "WRONGPASS":
+    case "NOAUTH":
+      return "refused the user or the password: check store.user and store.passwordFile";
+    case "NOPERM":
+      return `does not let this user do it (${message}); docs/stores/redis.md lists the rights`;
+    default:
+  }
+  if (typeof code === "string" && /CERT|UNABLE_TO|SELF_SIGNED|ERR_TLS|HOSTNAME/.test(code))
+    return `has a certificate that is not trusted (${code}); set store.tls.caFile to the CA that signed it`;
+  if (typeof code === "string" && code !== "") return `cannot be reached (${code})`;
+  return `answered: ${message}`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
