@@ -11,22 +11,26 @@ import { type Blueprint, hashBlueprint } from "../../packages/fleet/src/backend/
 import type { StoreSettings } from "../../packages/fleet/src/config/registry.ts";
 import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
+import type { StoreAddress } from "./database/store-address.ts";
 
 export const FLEET = "fleet-under-fire" as FleetId;
 export const BACKEND = "crash-engine";
 
 const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 export const SESSION_LIFETIME_MS = 1_500;
+/** How long a step of a store on a server may take: less than half of a session's life. */
+export const STEP_MS = 600;
 export const RECORDS_MAX = 8;
 
-export function settingsFor(home: string, store: StoreSettings): Settings {
+export function settingsFor(home: string, store: StoreAddress): Settings {
   return {
     // The settings of other backends have no meaning here.
     ...resolveSettings({ backend: "memory", store: { type: "memory" } }, { SANDLOT_HOME: home }),
     home,
     fleetId: FLEET,
     backend: "memory",
-    store,
+    // The registry has all that a run can choose.
+    store: store as StoreSettings,
     blueprints: { default: { name: "default", hash: hashBlueprint(BACKEND, BLUEPRINT), blueprint: BLUEPRINT } },
     pool: { default: 2 },
     limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, maxPerEngine: 0, queueMax: 20, onFull: "wait" },

@@ -80,6 +80,8 @@ export interface ControlCalls {
   trap(trap: Trap | null): void;
   /** The decision about a waiting call. `drop`: it never takes effect and never gets a response. */
   decide(held: number, decision: { readonly kind: "go" | "drop"; readonly afterMs: number }): void;
+  /** These processes of the database, with their children, end if main does not end them. Replaces the earlier ones. */
+  guard(pids: readonly number[]): void;
   paused(name: string): void;
   resumed(name: string): void;
   /** No more faults; waiting calls go on. Resolves when no call of a process that is gone is pending. */

@@ -9,13 +9,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { StoreSettings } from "../../../packages/fleet/src/config/registry.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import type { Database } from "../database/database.ts";
-import { formatAddress, openStore } from "../database/store-address.ts";
+import { formatAddress, openStore, type StoreAddress } from "../database/store-address.ts";
 import type { Plant } from "../plants.ts";
 import type { Push } from "../wire.ts";
 import { EngineHandle } from "./engine-handle.ts";
@@ -56,7 +55,7 @@ export interface CrashParts {
   /** Made in the run's directory. The run ends it. */
   openDatabase(directory: string): Promise<Database>;
   /** Where a process of the run finds the database; by default where it is. */
-  addressFor?(name: string, database: Database): StoreSettings;
+  addressFor?(name: string, database: Database): StoreAddress;
   harm(scene: Scene, database: Database): Harm;
 }
 
@@ -87,7 +86,8 @@ export class CrashRun {
       this.#database = database;
       this.#workers = this.#newWorkers(database);
       this.#engine = await this.#startEngine(database);
-      const store = await openStore(database.settings, systemWorld());
+      this.#engine.connection.tell("guard", [database.server?.pids() ?? []]);
+      const store = await openStore(database.address, systemWorld());
       try {
         return await this.#play(store, database, this.#workers, this.#engine.connection);
       } finally {
@@ -141,6 +141,7 @@ export class CrashRun {
     this.#isEnding = true;
     const workers = this.#workers;
     if (workers !== null) await Promise.all([...workers.all].map((child) => workers.kill(child)));
+    await this.#engine?.connection.ask("guard", [[]]).catch(() => {});
     await this.#engine?.end();
     await this.#database?.end();
   }
@@ -161,7 +162,7 @@ export class CrashRun {
     const own = { CRASH_SEED: String(options.seed), CRASH_LOG: join(directory, "engine.log") };
     return EngineHandle.start({
       program: ENGINE_PROGRAM,
-      environment: { ...this.#environment(database.settings), ...own },
+      environment: { ...this.#environment(database.address), ...own },
       socketPath: join(directory, SOCKET_NAME),
       stderrPath: join(directory, "engine.stderr"),
       onPush: (push: Push) => {
@@ -175,11 +176,11 @@ export class CrashRun {
   }
 
   #environmentFor(name: string, database: Database): Record<string, string> {
-    return this.#environment(this.#parts.addressFor?.(name, database) ?? database.settings);
+    return this.#environment(this.#parts.addressFor?.(name, database) ?? database.address);
   }
 
   /** Certificates are read at every start and not needed here; the compile cache halves the time of a start. */
-  #environment(store: StoreSettings): Record<string, string> {
+  #environment(store: StoreAddress): Record<string, string> {
     const { PATH = "", HOME = "" } = process.env;
     const { directory } = this;
     const { plant } = this.#parts.options;

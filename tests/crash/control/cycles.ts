@@ -42,7 +42,8 @@ export class Cycles implements Harm {
   constructor(parts: CyclesParts) {
     this.#parts = parts;
     const { server, tally, random } = parts;
-    this.#serverFaults = server === null ? null : new ServerFaults({ server, tally, random });
+    const onChanged = () => parts.engine.tell("guard", [server?.pids() ?? []]);
+    this.#serverFaults = server === null ? null : new ServerFaults({ server, tally, random, onChanged });
   }
 
   /** Resolves with the number of cycles: fewer than requested when a violation was found. */

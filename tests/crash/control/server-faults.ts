@@ -17,13 +17,21 @@ const DOWN_MAX_MS = 800;
 
 export class ServerFaults {
   readonly #server: StoreServer;
+  readonly #onChanged: () => void;
   readonly #tally: Tally;
   readonly #random: Random;
   #underWay: Promise<void> | null = null;
   readonly #hurry = new AbortController();
 
-  constructor(parts: { server: StoreServer; tally: Tally; random: Random }) {
+  constructor(parts: {
+    server: StoreServer;
+    tally: Tally;
+    random: Random;
+    /** The server has other processes now. */
+    onChanged: () => void;
+  }) {
     this.#server = parts.server;
+    this.#onChanged = parts.onChanged;
     this.#tally = parts.tally;
     this.#random = parts.random;
   }
@@ -52,8 +60,10 @@ export class ServerFaults {
   async #kill(): Promise<void> {
     this.#tally.serverFaults.killed += 1;
     await this.#server.kill();
+    this.#onChanged();
     await this.#pause(this.#random.between(0, DOWN_MAX_MS));
     await this.#server.restart();
+    this.#onChanged();
   }
 
   async #stop(): Promise<void> {

@@ -3,10 +3,12 @@
  * has ended. A database that is a server can also be harmed (`StoreServer`).
  */
 
-import type { StoreSettings } from "../../../packages/fleet/src/config/registry.ts";
+import type { StoreAddress } from "./store-address.ts";
 
 export interface Database {
-  readonly settings: StoreSettings;
+  readonly address: StoreAddress;
+  /** How long one step of the store may take; `null`: the store has no such setting. */
+  readonly stepMs: number | null;
   /** `null`: a file, which has no process to harm. */
   readonly server: StoreServer | null;
   /** Leftovers and damage, after every process has closed its store. */
@@ -25,4 +27,6 @@ export interface StoreServer {
   /** SIGSTOP to every process of the server. */
   stop(): void;
   resume(): void;
+  /** Its first processes, which have started all others of the server. None while it is killed. */
+  pids(): readonly number[];
 }

@@ -10,14 +10,15 @@ const FILE_NAME = "fleet.db";
 const EXPECTED = /^fleet\.db(-wal|-shm|\.epoch)?$/;
 
 export class SqliteFile implements Database {
-  readonly settings: { readonly type: "sqlite"; readonly path: string };
+  readonly address: { readonly type: "sqlite"; readonly path: string };
   readonly server = null;
+  readonly stepMs = null;
   readonly #directory: string;
 
   constructor(directory: string) {
     mkdirSync(directory);
     this.#directory = directory;
-    this.settings = { type: "sqlite", path: join(directory, FILE_NAME) };
+    this.address = { type: "sqlite", path: join(directory, FILE_NAME) };
   }
 
   async problems(): Promise<readonly string[]> {
@@ -31,7 +32,7 @@ export class SqliteFile implements Database {
   async end(): Promise<void> {}
 
   #damage(): readonly string[] {
-    const db = new DatabaseSync(this.settings.path, { readOnly: true });
+    const db = new DatabaseSync(this.address.path, { readOnly: true });
     try {
       const answers = db.prepare("PRAGMA integrity_check").all();
       const damage = answers.map((row) => String(row.integrity_check)).filter((answer) => answer !== "ok");

@@ -5,6 +5,7 @@
  * end itself) and then itself.
  */
 
+import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { openStore, parseAddress } from "../database/store-address.ts";
@@ -17,6 +18,8 @@ const { CRASH_SOCKET = "", CRASH_STORE = "", CRASH_SEED = "1", CRASH_PLANT, CRAS
 
 const store = await openStore(parseAddress(CRASH_STORE), systemWorld());
 let control: Peer | null = null;
+/** Processes of the database, which main has started and not ended. */
+let guarded: readonly number[] = [];
 const toMain = (push: Push) => control?.send(push);
 const engine = new Engine({
   store,
@@ -34,6 +37,9 @@ const orders: { [M in keyof ControlCalls]: (peer: Peer, ...args: Parameters<Cont
   },
   trap: (_, trap) => engine.traps.set(trap),
   decide: (_, held, decision) => engine.traps.decide(held, decision),
+  guard: (_, pids) => {
+    guarded = pids;
+  },
   paused: (_, name) => engine.paused(name),
   resumed: (_, name) => engine.resumed(name),
   heal: () => engine.heal(),
@@ -62,10 +68,19 @@ function serve(socket: Socket): void {
   readLines<Request>(socket, (request) => void answer(peer, request));
 }
 
+function childrenOf(pid: number): readonly number[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    return text.trim().split(/\s+/).filter(Boolean).map(Number);
+  } catch {
+    return [];
+  }
+}
+
 function end(): never {
   engine.flush();
-  for (const { pid, isOpen } of engine.peers) {
-    if (!isOpen || pid === 0) continue;
+  const children = [...engine.peers].filter(({ pid, isOpen }) => isOpen && pid !== 0).map(({ pid }) => pid);
+  for (const pid of [...children, ...guarded.flatMap((first) => [first, ...childrenOf(first)])]) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {

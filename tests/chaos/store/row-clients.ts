@@ -1,0 +1,83 @@
+/** The row clients of a run, each over a link of its own, and the look at their rows over one that no fault touches. */
+
+import { randomUUID } from "node:crypto";
+import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
+import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { openRows } from "../../crash/database/store-address.ts";
+import { Random } from "../../simulation/schedule/random.ts";
+import type { ChaosDatabase } from "./chaos-database.ts";
+import { Link } from "./link.ts";
+import { RowClient } from "./row-client.ts";
+import { RowFacts } from "./row-facts.ts";
+
+const CLIENTS = 4;
+/** A timer that fires this much late says how busy the machine is. */
+const WATCH_MS = 50;
+
+export class RowClients {
+  readonly facts: RowFacts;
+  readonly links: readonly Link[];
+  readonly #clients: readonly RowClient[];
+  readonly #servers: readonly RowServer[];
+  readonly #direct: RowServer;
+  readonly #running: readonly Promise<void>[];
+  readonly #watch: NodeJS.Timeout;
+  readonly epochs = new Set<string>();
+
+  private constructor(parts: {
+    facts: RowFacts;
+    links: readonly Link[];
+    clients: readonly RowClient[];
+    servers: readonly RowServer[];
+    direct: RowServer;
+  }) {
+    this.facts = parts.facts;
+    this.links = parts.links;
+    this.#clients = parts.clients;
+    this.#servers = parts.servers;
+    this.#direct = parts.direct;
+    this.#running = parts.clients.map((client) => client.run());
+    this.#watch = watchLag(parts.facts);
+  }
+
+  static async start(database: ChaosDatabase, seed: number, violated: (what: string) => void): Promise<RowClients> {
+    const world = systemWorld();
+    const facts = new RowFacts(violated);
+    const direct = await openRows(database.apart(database.address), world);
+    const links: Link[] = [];
+    const servers: RowServer[] = [];
+    const clients: RowClient[] = [];
+    for (let number = 1; number <= CLIENTS; number += 1) {
+      const link = await Link.open(database.upstream);
+      const rows = await openRows(database.apart(database.addressAt(link.port)), world);
+      const common = { rows, facts, timeoutMs: database.stepMs, newId: randomUUID };
+      clients.push(await RowClient.open({ ...common, name: `row-client-${number}`, random: new Random(seed, number) }));
+      links.push(link);
+      servers.push(rows);
+    }
+    return new RowClients({ facts, links, clients, servers, direct });
+  }
+
+  /** While no fault is under way. */
+  async check(): Promise<void> {
+    this.epochs.add((await this.#direct.read([], AbortSignal.timeout(5_000))).epoch);
+    await this.facts.check(this.#direct);
+  }
+
+  async end(): Promise<void> {
+    for (const client of this.#clients) client.finish();
+    await Promise.all(this.#running);
+    clearInterval(this.#watch);
+    for (const server of [...this.#servers, this.#direct]) await server.close();
+    for (const link of this.links) await link.close();
+  }
+}
+
+function watchLag(facts: RowFacts): NodeJS.Timeout {
+  let expectedAt = performance.now() + WATCH_MS;
+  return setInterval(() => {
+    const lateMs = performance.now() - expectedAt;
+    facts.lagMs = Math.max(facts.lagMs * 0.9, lateMs);
+    expectedAt = performance.now() + WATCH_MS;
+  }, WATCH_MS);
+}
