@@ -108,11 +108,15 @@ export class PostgresPair implements ChaosDatabase {
 
   async #newStandby(): Promise<Member> {
     const { postgres: primary, replication } = this.#primary;
-    const conninfo = `'host=${HOST} port=${replication.port} user=admin'`;
-    const settings = { max_connections: CONNECTIONS_MAX, primary_conninfo: conninfo };
+    const settings = { max_connections: CONNECTIONS_MAX };
     const standby = await newMember(await startPostgres({ standbyOf: primary, settings }));
+    // The copy follows its source directly until it is told otherwise.
+    const conninfo = `host=${HOST} port=${replication.port} user=admin`;
+    await standby.postgres.admin(`ALTER SYSTEM SET primary_conninfo = '${conninfo}'`);
+    await standby.postgres.reload();
     const until = performance.now() + FOLLOWS_MAX_MS;
-    const followers = () => primary.admin("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'");
+    const followers = () =>
+      primary.admin("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming' AND client_addr IS NOT NULL");
     while ((await followers()).length === 0) {
       if (performance.now() > until) throw new Error("the standby does not follow");
       await sleep(50);

@@ -54,6 +54,8 @@ export class RowClient {
   #slots: RowKey[] = [];
   #slotCount = 0;
   #isEnding = false;
+  /** Commits that the server has answered in an epoch that it stands by. */
+  answeredCount = 0;
 
   private constructor(parts: RowClientParts, epoch: Epoch, now: number) {
     this.#parts = parts;
@@ -99,6 +101,7 @@ export class RowClient {
         facts.began(id);
         const answer = await this.#answer(commit, signal);
         outcome = answer.kind === "committed" ? "acknowledged" : "refused";
+        if (answer.kind !== "rewound") this.answeredCount += 1;
         this.#offsetMs = answer.now - performance.now();
         if (answer.kind === "committed") this.#learn(commit, answer.seq);
         if (answer.kind !== "conflict") await this.#follow(answer, signal);
@@ -111,7 +114,7 @@ export class RowClient {
     } catch (error) {
       facts.failed(error);
     }
-    facts.step(name, performance.now() - startedAt, timeoutMs);
+    facts.step(name, startedAt, timeoutMs);
     if (outcome === "acknowledged") {
       this.#seen = { id, at: performance.now() + this.#offsetMs };
       facts.acknowledged({ epoch, id, row: own, count: isShared ? count : null });

@@ -1,6 +1,7 @@
 /** The row clients of a run, each over a link of its own, and the look at their rows over one that no fault touches. */
 
 import { randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { openRows } from "../../crash/database/store-address.ts";
@@ -13,6 +14,7 @@ import { RowFacts } from "./row-facts.ts";
 const CLIENTS = 4;
 /** A timer that fires this much late says how busy the machine is. */
 const WATCH_MS = 50;
+const ANSWERED_MAX_MS = 10_000;
 
 export class RowClients {
   readonly facts: RowFacts;
@@ -22,6 +24,7 @@ export class RowClients {
   readonly #direct: RowServer;
   readonly #running: readonly Promise<void>[];
   readonly #watch: NodeJS.Timeout;
+  readonly #violated: (what: string) => void;
   readonly epochs = new Set<string>();
 
   private constructor(parts: {
@@ -30,14 +33,16 @@ export class RowClients {
     clients: readonly RowClient[];
     servers: readonly RowServer[];
     direct: RowServer;
+    violated: (what: string) => void;
   }) {
+    this.#violated = parts.violated;
     this.facts = parts.facts;
     this.links = parts.links;
     this.#clients = parts.clients;
     this.#servers = parts.servers;
     this.#direct = parts.direct;
     this.#running = parts.clients.map((client) => client.run());
-    this.#watch = watchLag(parts.facts);
+    this.#watch = watchStandstills(parts.facts);
   }
 
   static async start(database: ChaosDatabase, seed: number, violated: (what: string) => void): Promise<RowClients> {
@@ -55,11 +60,17 @@ export class RowClients {
       links.push(link);
       servers.push(rows);
     }
-    return new RowClients({ facts, links, clients, servers, direct });
+    return new RowClients({ facts, links, clients, servers, direct, violated });
   }
 
-  /** While no fault is under way. */
+  /** While no fault is under way. A loss is noticed by the first client that knew more, so each is heard first. */
   async check(): Promise<void> {
+    const before = this.#clients.map(({ answeredCount }) => answeredCount);
+    const isSilent = (client: RowClient, index: number) => client.answeredCount === before[index];
+    const until = performance.now() + ANSWERED_MAX_MS;
+    while (this.#clients.some(isSilent) && performance.now() < until) await sleep(10);
+    const silent = this.#clients.filter(isSilent).length;
+    if (silent > 0) this.#violated(`${silent} row clients have no answer ${ANSWERED_MAX_MS} ms after the fault`);
     this.epochs.add((await this.#direct.read([], AbortSignal.timeout(5_000))).epoch);
     await this.facts.check(this.#direct);
   }
@@ -73,11 +84,11 @@ export class RowClients {
   }
 }
 
-function watchLag(facts: RowFacts): NodeJS.Timeout {
+function watchStandstills(facts: RowFacts): NodeJS.Timeout {
   let expectedAt = performance.now() + WATCH_MS;
   return setInterval(() => {
-    const lateMs = performance.now() - expectedAt;
-    facts.lagMs = Math.max(facts.lagMs * 0.9, lateMs);
-    expectedAt = performance.now() + WATCH_MS;
+    const to = performance.now();
+    if (to - expectedAt > WATCH_MS) facts.standstills.push({ from: expectedAt, to });
+    expectedAt = to + WATCH_MS;
   }, WATCH_MS);
 }

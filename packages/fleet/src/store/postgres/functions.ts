@@ -130,24 +130,22 @@ BEGIN
     RETURN;
   END IF;
 
+  o_kind := 'committed';
+  IF true = ANY (p_is_written) IS NOT TRUE THEN
+    -- It only checks: nothing to remember, and nothing to write to the disk.
+    SELECT last_value INTO STRICT o_seq FROM "${schema}".seq;
+    RETURN;
+  END IF;
   IF v_meta.is_first THEN
     PERFORM "${schema}".begin_incarnation();
   END IF;
-  o_kind := 'committed';
   o_seq := nextval('"${schema}".seq');
-  INSERT INTO "${schema}".commits (id, seq, at) VALUES (p_id, o_seq, o_now) ON CONFLICT (id) DO NOTHING;
-  IF NOT FOUND THEN
-    -- Another connection brought the same commit at the same time. It reads only, or the locks had parted them.
-    SELECT commits.seq INTO STRICT o_seq FROM "${schema}".commits WHERE id = p_id;
-    RETURN;
-  END IF;
-  IF true = ANY (p_is_written) THEN
-    INSERT INTO "${schema}".rows (key, seq, xid, at, body)
-      SELECT written.key, o_seq, pg_current_xact_id(), o_now, written.body
-      FROM unnest(p_keys, p_bodies, p_is_written) AS written(key, body, is_written) WHERE is_written
-      ON CONFLICT (key) DO UPDATE
-      SET seq = excluded.seq, xid = excluded.xid, at = excluded.at, body = excluded.body;
-  END IF;
+  INSERT INTO "${schema}".commits (id, seq, at) VALUES (p_id, o_seq, o_now);
+  INSERT INTO "${schema}".rows (key, seq, xid, at, body)
+    SELECT written.key, o_seq, pg_current_xact_id(), o_now, written.body
+    FROM unnest(p_keys, p_bodies, p_is_written) AS written(key, body, is_written) WHERE is_written
+    ON CONFLICT (key) DO UPDATE
+    SET seq = excluded.seq, xid = excluded.xid, at = excluded.at, body = excluded.body;
   -- A notification makes the commits of the whole database wait for each other.
   IF p_topics <> '' THEN
     v_done := pg_notify('${topicChannel(name)}', p_topics) IS NULL;
@@ -198,7 +196,7 @@ BEGIN
   PERFORM "${schema}".begin_incarnation();
   v_seq := nextval('"${schema}".seq');
   UPDATE "${schema}".rows SET body = NULL, seq = v_seq, xid = pg_current_xact_id(), at = ${nowMs}
-    WHERE body IS NOT NULL AND split_part(key, '/', 1) <> ALL (p_kept);
+    WHERE body IS NOT NULL AND NOT EXISTS (SELECT FROM unnest(p_kept) AS kept WHERE starts_with(key, kept || '/'));
   UPDATE "${schema}".meta SET epoch = p_next;
 END
 $body$;

@@ -296,9 +296,11 @@ function pageOf(page: PageResult, from: Position | null, limit: number): Page | 
   const last = tuples.at(-1);
   // What was under way at the first page may have been passed by the pages after it.
   const next = from?.next ?? low;
-  const more = last !== undefined && tuples.length >= limit;
   const phase = from?.phase ?? "all";
-  const position: Position = more
+  const isFull = last !== undefined && tuples.length >= limit;
+  // Rows may have changed while the pages of everything were read.
+  const more = isFull || (from !== null && phase === "all");
+  const position: Position = isFull
     ? { phase, incarnation, next, xid: last[3], key: last[0] }
     : { phase: "changes", incarnation, next: null, xid: next, key: "" };
   return {
