@@ -8,6 +8,7 @@ import { AdmissionChecks } from "./admission-checks.ts";
 import type { Findings } from "./findings.ts";
 import { HoldChecks } from "./hold-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
+import { answeredParts, partFor } from "./rejoin-steps.ts";
 import { SessionChecks } from "./session-checks.ts";
 import { StopChecks } from "./stop-checks.ts";
 import type { Truth } from "./truth.ts";
@@ -44,7 +45,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   answered(step: StoreStep, result: unknown): void {
     this.#sessions.answered(step, result);
-    this.#holds.answered(step, result);
+    for (const part of answeredParts(step, result)) this.#holds.answered(part.step, part.result);
     this.#stops.answered(step, result);
     this.admission.answered(step, result);
   }
@@ -55,8 +56,8 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   }
 
   recordPut(before: SandboxRecord | null, after: SandboxRecord): void {
-    const step = this.#step;
-    if (step === null) return;
+    if (this.#step === null) return;
+    const step = partFor(this.#step, after.sandboxId);
     this.#records.put(before, after, step);
     this.#holds.put(before, after, step);
     this.#stops.put(before, after, step);

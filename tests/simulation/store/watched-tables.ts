@@ -37,6 +37,8 @@ export class WatchedTables implements Tables {
   #audit: TablesAudit | null = null;
   #clock: ClockRow;
   #rows: Tables;
+  /** The store behind these rows is emptied too. */
+  onEmpty: (() => void) | null = null;
 
   constructor(host: Host, newEpoch: () => string, kind: StoreKind = "memory") {
     this.host = host;
@@ -62,11 +64,24 @@ export class WatchedTables implements Tables {
 
   /** A new, empty store takes its place; it does not even know the former store's time. */
   empty(): void {
+    this.onEmpty?.();
     this.#clock = clockOfBoot(this.host, null, 0);
     // A shared store keeps the homes of threads.
     if (this.#rows instanceof MemoryTables) this.#rows.empty();
     else this.#rows = this.#begin();
     this.#audit?.emptied();
+  }
+
+  /** A new epoch of the same store begins: it has the same clock, and no records. */
+  beginEpoch(): void {
+    if (this.#rows instanceof MemoryTables) this.#rows.empty();
+    this.#audit?.emptied();
+  }
+
+  /** The rows are others, as after a failover to a replica that lacks the last ones. No check hears of it. */
+  replace(fill: (rows: Tables) => void): void {
+    this.#rows = this.#begin();
+    fill(this.#rows);
   }
 
   watch(hint: () => void): () => void {

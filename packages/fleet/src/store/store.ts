@@ -131,6 +131,11 @@ export interface Store {
    * Rows of remote leases come back with a new beat, because renewals may have been lost with the store.
    */
   restore(request: RestoreRequest): Promise<HoldAnswer>;
+  /**
+   * `hold` and `restore` for everything that an instance holds, in one step: its session must not run out meanwhile.
+   * Answers in the order of `holds`.
+   */
+  rejoin(request: RejoinRequest): Promise<readonly HoldAnswer[]>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */
   adopt(request: AdoptRequest): Promise<boolean>;
   /**
@@ -414,6 +419,16 @@ export interface RestoreRequest {
   readonly instance: InstanceId;
   readonly seq: number;
 }
+
+export interface RejoinRequest {
+  readonly instance: InstanceId;
+  readonly holds: readonly RejoinHold[];
+}
+
+/** A hold that the store gave in the present epoch, or one that a lost store gave. */
+export type RejoinHold =
+  | { readonly kind: "hold"; readonly sandboxId: SandboxId; readonly generation: Generation; readonly seq: number }
+  | { readonly kind: "restore"; readonly record: ReadyRecord; readonly seq: number };
 
 export interface AdoptRequest extends NewRecord {
   readonly user: UserId;

@@ -118,6 +118,9 @@ export abstract class TransactionalStore implements Store {
   restore(request: Argument<"restore">) {
     return this.run("restore", "write", (tables) => recovering.restore(tables, request));
   }
+  rejoin(request: Argument<"rejoin">) {
+    return this.run("rejoin", "write", (tables) => recovering.rejoin(tables, request));
+  }
   adopt(request: Argument<"adopt">) {
     return this.run("adopt", "write", (tables) => recovering.adopt(tables, request));
   }

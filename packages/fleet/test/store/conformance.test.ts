@@ -2,9 +2,10 @@
 
 import { describe, expect, it } from "vitest";
 import { describeStore } from "../../src/testing/store-suite.ts";
-import { openMemory, openSqlite } from "./stores.ts";
+import { openMemory, openRows, openSqlite } from "./stores.ts";
 
 const tools = { describe, it, expect };
 
 describeStore({ name: "memory", tools, open: () => openMemory() });
+describeStore({ name: "rows", tools, open: () => openRows() });
 describeStore({ name: "sqlite", tools, open: () => openSqlite() });

@@ -5,7 +5,11 @@
 import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Epoch } from "@sandlot/contract";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
+import { MemoryRowServer } from "../../src/store/rows/memory-row-server.ts";
+import { MemoryRows } from "../../src/store/rows/memory-rows.ts";
+import { RowStore } from "../../src/store/rows/row-store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { StoreHarness } from "../../src/testing/store-suite.ts";
@@ -20,6 +24,33 @@ export async function openMemory(world: World = systemWorld()): Promise<StoreHar
     empty: async () => tables.empty(),
     dispose: async () => {},
   };
+}
+
+/** A `RowStore` on rows in memory. */
+export async function openRows(world: World = systemWorld()): Promise<RowsHarness> {
+  const rows = new MemoryRows(
+    () => world.wallMs(),
+    () => world.randomHex(16) as Epoch,
+  );
+  const opened: Store[] = [];
+  const open = () => {
+    const store = new RowStore({ server: new MemoryRowServer(rows), world });
+    opened.push(store);
+    return store;
+  };
+  return {
+    rows,
+    store: open(),
+    second: async () => open(),
+    empty: async () => rows.lose(),
+    dispose: async () => {
+      await Promise.all(opened.map((store) => store.close()));
+    },
+  };
+}
+
+export interface RowsHarness extends StoreHarness {
+  readonly rows: MemoryRows;
 }
 
 export async function openSqlite(world: World = systemWorld()): Promise<StoreHarness> {

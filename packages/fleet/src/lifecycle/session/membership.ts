@@ -21,7 +21,7 @@ import {
 } from "@sandlot/contract";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import { isCountable } from "../../store/record.ts";
-import type { BeatAnswer, Store } from "../../store/store.ts";
+import type { BeatAnswer, HoldAnswer, RejoinHold, Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import type { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
@@ -293,39 +293,49 @@ export class Membership {
 
   /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
   async #rejoin(slots: readonly Slot[], newEpoch: boolean): Promise<void> {
-    let restored = 0;
-    const current = await this.#areCurrent(slots);
-    for (const [index, slot] of slots.entries()) {
-      if (slot.isLost()) continue;
-      if (current[index] === true && (await this.#holdAgain(slot))) restored += 1;
-      else slot.lose("session-lost");
-    }
+    const restored = await this.#holdAgain(slots);
     if (newEpoch) this.#bus.emit({ type: "epoch-changed", restored, lost: slots.length - restored });
+  }
+
+  /**
+   * Takes the holds of all these slots again in one step, and loses those whose sandbox is no longer theirs. Returns
+   * how many it has taken.
+   */
+  async #holdAgain(slots: readonly Slot[]): Promise<number> {
+    const current = await this.#areCurrent(slots);
+    const asks = slots.map((slot, index) => ({
+      slot,
+      isCurrent: current[index] === true && !slot.isLost(),
+      ask: this.beginHold(),
+    }));
+    try {
+      const wanted = asks.filter(({ isCurrent }) => isCurrent);
+      const answers = await this.#askAgain(wanted);
+      for (const [index, answer] of answers.entries())
+        if (answer.kind !== "held" && answer.kind !== "gone") throw forgotten("the store was lost again");
+        else if (answer.kind === "held") wanted[index]?.slot.heldAs(wanted[index].ask.seq, answer.record, this.#epoch);
+      const isHeld = new Set(wanted.filter((_, index) => answers[index]?.kind === "held").map(({ slot }) => slot));
+      for (const slot of slots) if (!slot.isLost() && !isHeld.has(slot)) slot.lose("session-lost");
+      return isHeld.size;
+    } finally {
+      for (const { ask } of asks) this.endHold(ask);
+    }
+  }
+
+  #askAgain(asks: readonly { readonly slot: Slot; readonly ask: PendingHold }[]): Promise<readonly HoldAnswer[]> {
+    if (asks.length === 0) return Promise.resolve([]);
+    const holds = asks.map(({ slot, ask: { seq } }): RejoinHold => {
+      const { sandboxId, generation, record } = slot;
+      return slot.epoch === this.#epoch
+        ? { kind: "hold", sandboxId, generation, seq }
+        : { kind: "restore", record, seq };
+    });
+    return this.#store.rejoin({ instance: this.instance, holds });
   }
 
   /** Checks the holds that another store gave. In parallel: the session must not run out during the engine calls. */
   #areCurrent(slots: readonly Slot[]): Promise<readonly boolean[]> {
     return Promise.all(slots.map((slot) => slot.epoch === this.#epoch || this.#isCurrent(slot)));
-  }
-
-  async #holdAgain(slot: Slot): Promise<boolean> {
-    const { sandboxId, generation, record } = slot;
-    const ask = this.beginHold();
-    try {
-      const { instance } = this;
-      const { seq } = ask;
-      const epoch = this.#epoch;
-      const answer =
-        slot.epoch === epoch
-          ? await this.#store.hold({ sandboxId, generation, instance, seq })
-          : await this.#store.restore({ record, instance, seq });
-      if (answer.kind === "gone") return false;
-      if (answer.kind !== "held") throw forgotten("the store was lost again");
-      slot.heldAs(seq, answer.record, epoch);
-      return true;
-    } finally {
-      this.endHold(ask);
-    }
   }
 
   /**
@@ -338,10 +348,7 @@ export class Membership {
       if (isFinal(hold)) this.ended(hold, hold.reason);
       else this.#forget(hold);
     }
-    const slots = lost.flatMap((hold) => (isFinal(hold) ? [] : (this.#slotOf(hold) ?? [])));
-    const current = await this.#areCurrent(slots);
-    for (const [index, slot] of slots.entries())
-      if (!slot.isLost() && !(current[index] === true && (await this.#holdAgain(slot)))) slot.lose("session-lost");
+    await this.#holdAgain(lost.flatMap((hold) => (isFinal(hold) ? [] : (this.#slotOf(hold) ?? []))));
   }
 
   #forget({ sandboxId }: Hold): void {

@@ -45,6 +45,7 @@ interface LogEntry {
 export interface MemoryRowsAudit {
   /** Not called for a commit that is answered by its id, nor for one without writes. */
   committing(commit: Commit): void;
+  epochBegins(): void;
 }
 
 export class MemoryRows {
@@ -54,7 +55,7 @@ export class MemoryRows {
   #rows = new Map<RowKey, StoredRow>();
   #log: LogEntry[] = [];
   #commits = new Map<string, { readonly seq: number; readonly at: number }>();
-  #undo: { readonly at: number; readonly back: () => void }[] = [];
+  #undo: { readonly id: string; readonly at: number; readonly back: () => void }[] = [];
   #epoch: Epoch;
   #lastSeq = 0;
   /** The highest number of a deletion marker that was dropped: an older cursor would miss that deletion. */
@@ -125,7 +126,8 @@ export class MemoryRows {
 
   beginEpoch(known: Epoch, next: Epoch): Epoch {
     if (this.#epoch !== known) return this.#epoch;
-    this.#keepUndo();
+    this.#keepUndo(next);
+    this.audit?.epochBegins();
     this.#epoch = next;
     for (const key of [...this.#rows.keys()]) if (!isKept(key)) this.#rows.delete(key);
     this.#sortLog();
@@ -148,19 +150,19 @@ export class MemoryRows {
     this.#epoch = this.#newEpoch();
   }
 
-  /** A failover to a replica that lacks the last `ms`. Returns how many steps were lost. */
-  rewind(ms: number): number {
+  /** A failover to a replica that lacks the last `ms`. Returns the ids of the lost commits, and of lost epochs. */
+  rewind(ms: number): readonly string[] {
     const since = this.now() - ms;
-    let count = 0;
+    const lost: string[] = [];
     for (let last = this.#undo.at(-1); last !== undefined && last.at > since; last = this.#undo.at(-1)) {
       this.#undo.pop();
       last.back();
-      count += 1;
+      lost.push(last.id);
     }
-    if (count === 0) return 0;
+    if (lost.length === 0) return [];
     this.#history += 1;
     this.#sortLog();
-    return count;
+    return lost;
   }
 
   /** Makes what the server remembers look older, and forgets what is old enough. */
@@ -188,6 +190,7 @@ export class MemoryRows {
     this.#lastSeq = seq;
     this.#commits.set(commit.id, { seq, at: writtenAt });
     this.#undo.push({
+      id: commit.id,
       at: now,
       back: () => {
         this.#commits.delete(commit.id);
@@ -203,10 +206,11 @@ export class MemoryRows {
     return seq;
   }
 
-  #keepUndo(): void {
+  #keepUndo(next: Epoch): void {
     const rows = new Map(this.#rows);
     const epoch = this.#epoch;
     this.#undo.push({
+      id: next,
       at: this.now(),
       back: () => {
         this.#rows = rows;

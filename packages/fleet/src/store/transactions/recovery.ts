@@ -5,9 +5,9 @@
 
 import type { Epoch } from "@sandlot/contract";
 import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
-import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RestoreRequest } from "../store.ts";
+import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RejoinRequest, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { addHold, firstRecord, nextGeneration } from "./creation.ts";
+import { addHold, firstRecord, hold, nextGeneration } from "./creation.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
@@ -32,6 +32,13 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     revision: remembered.revision + 1,
   };
   return { kind: "held", record: insert(tables, record) };
+}
+
+/** Each hold is judged for itself, and the session for all. */
+export function rejoin(tables: Tables, { instance, holds }: RejoinRequest): readonly HoldAnswer[] {
+  return holds.map((one) =>
+    one.kind === "hold" ? hold(tables, { ...one, instance }) : restore(tables, { ...one, instance }),
+  );
 }
 
 /** Renewals may have been lost with the store: a new beat makes every observer count anew. */

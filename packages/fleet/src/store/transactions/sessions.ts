@@ -71,7 +71,7 @@ export function leave(tables: Tables, instance: InstanceId): void {
 }
 
 /** The session and its holds go together, so that a holder always has a session. */
-function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
+export function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
   for (const record of tables.recordsHeldBy(instance)) {
     // Parked since = the later of the record's time and the last sign of life of its holder.
     dropHold(tables, record, instance, Math.max(record.parkedAt ?? 0, lastHeard));
