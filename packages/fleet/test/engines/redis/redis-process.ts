@@ -79,6 +79,7 @@ export class RedisProcess {
     return join(this.directory, name);
   }
 
+  /** `setpriv` becomes the server, with the same pid. */
   get pid(): number {
     if (this.#child?.pid === undefined) throw new Error("the server is not running");
     return this.#child.pid;
@@ -89,7 +90,10 @@ export class RedisProcess {
     const { program = "redis-server", isSentinel = false } = this.#options;
     const args = [this.file("redis.conf"), ...(isSentinel ? ["--sentinel"] : [])];
     const env = { PATH: process.env.PATH, LD_PRELOAD: movedClock(), MOVED_CLOCK: this.file("clock") };
-    const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], env });
+    const child = spawn("setpriv", ["--pdeathsig", "KILL", program, ...args], {
+      stdio: ["ignore", "pipe", "pipe"],
+      env,
+    });
     this.#child = child;
     let output = "";
     for (const stream of [child.stdout, child.stderr])
