@@ -61,7 +61,9 @@ function socketOptions({ endpoint, secrets, timeoutMs }: Dial) {
   const common = { connectTimeout: timeoutMs, reconnectStrategy: false } as const;
   if ("path" in endpoint) return { ...common, path: endpoint.path, tls: false } as const;
   const { host, port } = endpoint;
-  return secrets.tls === null ? { ...common, host, port } : { ...common, host, port, tls: true as const, ...secrets.tls };
+  return secrets.tls === null
+    ? { ...common, host, port }
+    : { ...common, host, port, tls: true as const, ...secrets.tls };
 }
 
 /** An old server answers `HELLO … AUTH` with an error that repeats its arguments. */

@@ -24,9 +24,10 @@ export async function locateMaster(
   const { topology, user, database, timeoutMs } = settings;
   const dial = { user, secrets: await readSecrets(settings, "server"), database, timeoutMs };
   if (topology.kind === "standalone") return { ...dial, endpoint: topology.endpoint };
-  if (topology.kind === "sentinel")
-    return { ...dial, endpoint: await askSentinels(settings, topology, world, signal) };
-  const endpoint = await askNodes(topology.nodes, dial, world, signal, (node, asked) => ownerOf(key, node, asked, signal));
+  if (topology.kind === "sentinel") return { ...dial, endpoint: await askSentinels(settings, topology, world, signal) };
+  const endpoint = await askNodes(topology.nodes, dial, world, signal, (node, asked) =>
+    ownerOf(key, node, asked, signal),
+  );
   return { ...dial, endpoint };
 }
 

@@ -7,16 +7,16 @@
  * - The connections of one link are to one server, and are lost together.
  */
 
-import type { World } from "../../world/world.ts";
+import { SandlotError } from "@sandlot/contract";
 import { sleep, within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
 import { type Connection, connect, type Dial } from "./connection.ts";
 import { DurableCommits } from "./durable-commits.ts";
 import { locateMaster } from "./locate-master.ts";
 import { readFacts, refuseDangers, type ServerFacts } from "./safety.ts";
 import { FORMAT, type Keys, SCRIPTS } from "./scripts.ts";
 import { type RedisSettings, showEndpoint, showPlace } from "./settings.ts";
-import { isRefusal, troubleOf, unavailable, wordOf } from "./trouble.ts";
-import { SandlotError } from "@sandlot/contract";
+import { foreignKeys, isPassing, problemOfRights, troubleOf, unavailable, wordOf } from "./trouble.ts";
 
 /** The first attempt after a loss comes at once, the others after a growing wait. */
 const RETRY_FIRST_MS = 50;
@@ -96,7 +96,7 @@ export class MasterLink {
         return await this.#connect(signal);
       } catch (error) {
         this.#problem = error;
-        if (error instanceof SandlotError || isRefusal(error) || signal.aborted) throw error;
+        if (signal.aborted || !isPassing(error)) throw error;
         await this.#pause(attempt, signal);
       }
     }
@@ -163,11 +163,10 @@ export class MasterLink {
     });
     await Promise.all(Object.values(SCRIPTS).map(({ text }) => send(["SCRIPT", "LOAD", text])));
     const count = String(keys.all.length);
-    const answer = await send(["EVALSHA", SCRIPTS.greet.hash, count, ...keys.all, world.randomHex(8)]);
-    const reader = Array.isArray(answer) ? Number(answer[1]) : Number.NaN;
-    if (reader === FORMAT) return facts;
-    const problem = `it was written in format ${reader}, but this version knows ${FORMAT}; install a newer Sandlot`;
-    throw new SandlotError("store_corrupt", { path: place, problem });
+    const greeting = ["EVALSHA", SCRIPTS.greet.hash, count, ...keys.all, world.randomHex(8), keys.channel];
+    const problem = problemOfGreeting(await send(greeting), place);
+    if (problem !== null) throw problem;
+    return facts;
   }
 
   #pause(attempt: number, signal: AbortSignal): Promise<void> {
@@ -183,4 +182,13 @@ export class MasterLink {
     const { problem } = trouble.details as { readonly problem?: string };
     return unavailable(operation, problem ?? wordOf(this.#problem), this.#problem);
   }
+}
+
+function problemOfGreeting(answer: unknown, place: string): SandlotError | null {
+  const [kind, what, reader] = Array.isArray(answer) ? answer : [];
+  if (kind === "ready" && reader === FORMAT) return null;
+  if (kind === "rights") return unavailable("open", `redis at ${place} ${problemOfRights(String(what))}`);
+  if (kind === "type") return foreignKeys(place, String(what));
+  const problem = `it was written in format ${String(reader)}, but this version knows ${FORMAT}; install a newer Sandlot`;
+  return new SandlotError("store_corrupt", { path: place, problem });
 }

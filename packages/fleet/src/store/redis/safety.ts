@@ -115,8 +115,7 @@ export function dangersOf(facts: ServerFacts, { isCluster, replicasMin }: Wanted
       `is ${evictionPolicy}, which drops rows when memory is full`,
       set("maxmemory-policy", "noeviction"),
     );
-  if (!facts.isAppendOnly)
-    add("appendonly", "is no, so a restart loses the store", set("appendonly", "yes"));
+  if (!facts.isAppendOnly) add("appendonly", "is no, so a restart loses the store", set("appendonly", "yes"));
   if (facts.appendFsync === "no")
     add("appendfsync", "is no, so a crash loses up to half a minute", set("appendfsync", "everysec"));
   if (facts.minReplicasToWrite !== null && facts.minReplicasToWrite < replicasMin)

@@ -45,6 +45,7 @@ export interface Keys {
 }
 
 const NAMES = ["meta", "commits", "rows", "seqs", "markers", "kept-rows", "kept-seqs", "kept-markers"];
+const TYPES = ["hash", "zset", "hash", "zset", "zset", "hash", "zset", "zset"];
 
 export function keysOf(prefix: string): Keys {
   return { all: NAMES.map((name) => `{${prefix}}:${name}`), channel: `{${prefix}}:topics` };
@@ -287,8 +288,47 @@ return { now, epoch }
 /** For a server that is out of memory, where no commit runs. ARGV: proposal, limit. Answers how many entries it removed. */
 const RELIEVE = script("relieve", "allow-oom", `${BEGIN}${PURGE}return purge(tonumber(ARGV[2]))`);
 
-/** Run on every new connection. Answers the server's time and the format that a reader has to know. */
-const GREET = script("greet", "allow-oom", `${BEGIN}return { now, tonumber(redis.call('HGET', META, 'reader') or 0) }`);
+/** What the scripts call, with arguments that fit: `K` is one of our keys. */
+const CALLS = [
+  "TIME",
+  "HMGET K f",
+  "HGET K f",
+  "HSET K f v",
+  "HDEL K f",
+  "HINCRBY K f 1",
+  "ZADD K 1 m",
+  "ZREM K m",
+  "ZRANGE K 0 1 BYSCORE",
+  "ZSCORE K m",
+  "UNLINK K",
+  "PUBLISH C m",
+];
+
+/**
+ * Run on every new connection, before anything is written. A right that is missing, or a key of another program, would
+ * end a later script in the middle, with half of its writes. ARGV: proposal, channel. Answers one of
+ *   rights, what this user may not do;  type, the key that holds something else;  ready, now, the format to know.
+ */
+const GREET = script(
+  "greet",
+  "allow-oom",
+  `local CALLS = { ${CALLS.map((call) => `{ ${call.split(" ").map(luaText).join(", ")} }`).join(", ")} }
+local TYPES = { ${TYPES.map(luaText).join(", ")} }
+for _, call in ipairs(CALLS) do
+  for _, key in ipairs(KEYS) do
+    local words = {}
+    for index, word in ipairs(call) do words[index] = word == 'K' and key or word == 'C' and ARGV[2] or word end
+    if not redis.acl_check_cmd(unpack(words)) then return { 'rights', call[1] .. ' ' .. (words[2] or '') } end
+  end
+end
+for index, key in ipairs(KEYS) do
+  local kind = redis.call('TYPE', key).ok
+  if kind ~= 'none' and kind ~= TYPES[index] then return { 'type', key } end
+end
+${BEGIN}
+return { 'ready', now, tonumber(redis.call('HGET', META, 'reader') or 0) }
+`,
+);
 
 export const SCRIPTS = {
   commit: COMMIT,

@@ -17,7 +17,9 @@ export interface TlsMaterial {
   readonly ca?: Buffer;
   readonly cert?: Buffer;
   readonly key?: Buffer;
-  readonly servername?: string;
+  readonly rejectUnauthorized: boolean;
+  /** Accepts every name. */
+  readonly checkServerIdentity?: () => undefined;
 }
 
 export interface Secrets {
@@ -55,12 +57,13 @@ async function readPassword(file: string): Promise<string> {
   throw unreadable("passwordFile", file, "is empty");
 }
 
-async function readTls({ caFile, certFile, keyFile, serverName }: RedisTls): Promise<TlsMaterial> {
+async function readTls({ mode, caFile, certFile, keyFile }: RedisTls): Promise<TlsMaterial> {
   return {
+    rejectUnauthorized: mode !== "require",
+    ...(mode === "verify-ca" && { checkServerIdentity: () => undefined }),
     ...(caFile !== null && { ca: await readBytes(caFile, "tls.caFile") }),
     ...(certFile !== null && { cert: await readBytes(certFile, "tls.certFile") }),
     ...(keyFile !== null && { key: await readBytes(keyFile, "tls.keyFile") }),
-    ...(serverName !== null && { servername: serverName }),
   };
 }
 

@@ -1,5 +1,7 @@
 /** What the Redis store is opened with. Passwords and private keys are not among it: `secrets.ts` reads them when used. */
 
+import type { TlsMode } from "../network-keys.ts";
+
 export interface RedisSettings {
   readonly type: "redis";
   readonly topology: Topology;
@@ -27,10 +29,10 @@ export type Topology =
   | { readonly kind: "cluster"; readonly nodes: readonly Endpoint[] };
 
 export interface RedisTls {
+  readonly mode: Exclude<TlsMode, "disable">;
   readonly caFile: string | null;
   readonly certFile: string | null;
   readonly keyFile: string | null;
-  readonly serverName: string | null;
 }
 
 export function showEndpoint(endpoint: Endpoint): string {

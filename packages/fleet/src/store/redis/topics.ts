@@ -6,8 +6,8 @@
  * have been missed. A `PING` finds a connection whose server is gone, as nothing else is sent on it.
  */
 
-import type { World } from "../../world/world.ts";
 import { sleep } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
 import type { Topic } from "../rows/row-server.ts";
 import { type Connection, connect } from "./connection.ts";
 import type { MasterLink, MasterSession } from "./master-link.ts";

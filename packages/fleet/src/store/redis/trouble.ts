@@ -5,7 +5,7 @@
  * master by now: the caller then looks for it again.
  */
 
-import { isSandlotError, SandlotError } from "@sandlot/contract";
+import { SandlotError } from "@sandlot/contract";
 
 const RETRY_AFTER_MS = 500;
 /** Enough of a message for a log line. */
@@ -13,8 +13,8 @@ const MESSAGE_MAX = 300;
 
 /** The server is not, or no longer, the one to talk to. */
 const MOVED_AWAY = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN"];
-/** Another attempt with the same settings would be refused as well. */
-const REFUSALS = ["WRONGPASS", "NOAUTH", "NOPERM"];
+/** The server is starting, or its role is changing. */
+const PASSING = [...MOVED_AWAY, "LOADING", "BUSY"];
 
 export function unavailable(operation: string, problem: string, cause?: unknown): SandlotError {
   return new SandlotError("store_unavailable", { operation, problem, retryAfterMs: RETRY_AFTER_MS }, { cause });
@@ -23,11 +23,7 @@ export function unavailable(operation: string, problem: string, cause?: unknown)
 /** The error that a call of the store rejects with. `place` says where the server is. */
 export function troubleOf(operation: string, place: string, error: unknown): SandlotError {
   if (error instanceof SandlotError) return error;
-  const word = wordOf(error);
-  if (word === "WRONGTYPE") {
-    const problem = "its keys hold something else; another program uses them: give the fleet its own store.prefix";
-    return new SandlotError("store_corrupt", { path: place, problem }, { cause: error });
-  }
+  if (wordOf(error) === "WRONGTYPE") return foreignKeys(place, "a key of the store");
   return unavailable(operation, `redis at ${place} ${problemOf(error)}`, error);
 }
 
@@ -40,14 +36,29 @@ export function meansAnotherMaster(error: unknown): boolean {
   return MOVED_AWAY.includes(wordOf(error));
 }
 
-export function isRefusal(error: unknown): boolean {
-  return REFUSALS.includes(wordOf(error)) || isSandlotError(error, "store_corrupt");
+/** Whether another attempt soon may succeed with the same settings. */
+export function isPassing(error: unknown): boolean {
+  if (error instanceof SandlotError) return false;
+  const { code } = (error ?? {}) as { readonly code?: unknown };
+  if (typeof code === "string") return !isDistrust(code);
+  return PASSING.includes(wordOf(error)) || /^(?:Socket closed|Connection timeout)/.test(messageOf(error));
+}
+
+/** Another program has keys with our names. */
+export function foreignKeys(place: string, key: string): SandlotError {
+  const problem = `${key} belongs to another program; give the fleet its own store.prefix`;
+  return new SandlotError("store_corrupt", { path: place, problem });
+}
+
+function isDistrust(code: string): boolean {
+  return /CERT|UNABLE_TO|SELF_SIGNED|ERR_TLS|HOSTNAME/.test(code);
 }
 
 /** A clause that follows the name of the server. */
 export function problemOf(error: unknown): string {
   const message = messageOf(error).slice(0, MESSAGE_MAX);
   const { code } = (error ?? {}) as { readonly code?: unknown };
+  if (/user executing the script can't (?:run|access)/.test(message)) return problemOfRights(message);
   switch (wordOf(error)) {
     case "OOM":
       return "is out of memory: raise maxmemory (redis-cli CONFIG SET maxmemory <bytes>)";
@@ -65,13 +76,18 @@ export function problemOf(error: unknown): string {
     case "NOAUTH":
       return "refused the user or the password: check store.user and store.passwordFile";
     case "NOPERM":
-      return `does not let this user do it (${message}); docs/stores/redis.md lists the rights`;
+      return problemOfRights(message);
     default:
   }
-  if (typeof code === "string" && /CERT|UNABLE_TO|SELF_SIGNED|ERR_TLS|HOSTNAME/.test(code))
+  if (typeof code === "string" && isDistrust(code))
     return `has a certificate that is not trusted (${code}); set store.tls.caFile to the CA that signed it`;
   if (typeof code === "string" && code !== "") return `cannot be reached (${code})`;
   return `answered: ${message}`;
+}
+
+/** `what` is the server's message, or the command. */
+export function problemOfRights(what: string): string {
+  return `does not let this user do it (${what}); docs/stores/redis.md lists the rights of a user`;
 }
 
 function messageOf(error: unknown): string {

@@ -67,8 +67,6 @@ export class RedisProcess {
     this.port = port;
     this.#options = options;
     this.#writeClock();
-    const source = fileURLToPath(new URL("./moved-clock.c", import.meta.url));
-    execFileSync("gcc", ["-shared", "-fPIC", "-O1", "-o", this.file("moved-clock.so"), source]);
     const { config = {}, lines = [], isSentinel = false } = options;
     const data = join(this.directory, "data");
     mkdirSync(data);
@@ -81,6 +79,7 @@ export class RedisProcess {
     return join(this.directory, name);
   }
 
+  /** `setpriv` becomes the server, with the same pid. */
   get pid(): number {
     if (this.#child?.pid === undefined) throw new Error("the server is not running");
     return this.#child.pid;
@@ -90,8 +89,11 @@ export class RedisProcess {
   async start(): Promise<void> {
     const { program = "redis-server", isSentinel = false } = this.#options;
     const args = [this.file("redis.conf"), ...(isSentinel ? ["--sentinel"] : [])];
-    const env = { PATH: process.env.PATH, LD_PRELOAD: this.file("moved-clock.so"), MOVED_CLOCK: this.file("clock") };
-    const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], env });
+    const env = { PATH: process.env.PATH, LD_PRELOAD: movedClock(), MOVED_CLOCK: this.file("clock") };
+    const child = spawn("setpriv", ["--pdeathsig", "KILL", program, ...args], {
+      stdio: ["ignore", "pipe", "pipe"],
+      env,
+    });
     this.#child = child;
     let output = "";
     for (const stream of [child.stdout, child.stderr])
@@ -162,6 +164,19 @@ export class RedisProcess {
   }
 }
 
+let library: string | undefined;
+
+/** `moved-clock.c`, compiled once per test file. */
+function movedClock(): string {
+  if (library !== undefined) return library;
+  const folder = mkdtempSync(join(tmpdir(), "sl-moved-clock-"));
+  process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
+  library = join(folder, "moved-clock.so");
+  const source = fileURLToPath(new URL("./moved-clock.c", import.meta.url));
+  execFileSync("gcc", ["-shared", "-fPIC", "-O1", "-o", library, source]);
+  return library;
+}
+
 export function settingsFor(
   endpoint: { readonly host: string; readonly port: number },
   more: Partial<RedisSettings> = {},
@@ -175,7 +190,7 @@ export function settingsFor(
     tls: null,
     prefix: "sandlot",
     replicasMin: 0,
-    timeoutMs: 2_000,
+    timeoutMs: 5_000,
     ...more,
   };
 }

@@ -21,7 +21,6 @@ function describeOn(program: "redis-server" | "valkey-server"): void {
     return;
   }
   let redis: RedisProcess;
-  let fleets = 0;
   beforeAll(async () => {
     redis = await RedisProcess.start({ program });
   });
@@ -31,7 +30,7 @@ function describeOn(program: "redis-server" | "valkey-server"): void {
     name: program,
     tools: { describe, it, expect },
     // Each case is another fleet on one server.
-    open: () => harness(redis, `fleet-${(fleets += 1)}`),
+    open: () => harness(redis, `fleet-${world.randomHex(4)}`),
   });
 }
 

@@ -6,6 +6,8 @@ import { createConnection, createServer, type Server, type Socket } from "node:n
 export class TcpProxy {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  /** Both ends of the connections of replicas. */
+  readonly #replicating = new Set<Socket>();
   readonly #target: number;
   #isRefusing = false;
   #isFrozen = false;
@@ -45,6 +47,11 @@ export class TcpProxy {
     for (const socket of this.#sockets) socket.pause();
   }
 
+  /** The same for the connections of replicas only. */
+  freezeReplicas(): void {
+    for (const socket of this.#replicating) socket.pause();
+  }
+
   restore(): void {
     this.#isRefusing = false;
     this.#isFrozen = false;
@@ -67,7 +74,10 @@ export class TcpProxy {
     for (const [socket, other] of [ends, [server, client] as const]) {
       this.#sockets.add(socket);
       socket.on("error", () => undefined);
-      socket.on("data", (data) => other.write(data));
+      socket.on("data", (data) => {
+        if (data.includes("PSYNC")) for (const end of ends) this.#replicating.add(end);
+        other.write(data);
+      });
       socket.on("close", () => {
         this.#sockets.delete(socket);
         other.destroy();
