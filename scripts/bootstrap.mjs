@@ -79,6 +79,12 @@ const SYSTEM_PACKAGES = [
   { name: "redis-server", command: "redis-server", neededBy: "the tests of the Redis store", for: WITH_ENGINES },
   { name: "redis-sentinel", command: "redis-sentinel", neededBy: "the same tests", for: WITH_ENGINES },
   { name: "docker.io", command: "dockerd", neededBy: "the tests of the docker backend", for: WITH_ENGINES },
+  {
+    name: "postgresql",
+    file: "/usr/lib/postgresql",
+    neededBy: "the tests of the PostgreSQL store, which start servers of their own",
+    for: WITH_ENGINES,
+  },
   { name: "mmdebstrap", command: "mmdebstrap", neededBy: "the image of these tests", for: WITH_ENGINES },
 ];
 

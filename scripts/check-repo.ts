@@ -28,7 +28,7 @@ const MAY_USE_SYSTEM_TIME = [
 const ENGINE_TESTS = /^packages\/(?:fleet\/test\/backends\/docker|[^/]+\/test\/engines)\//;
 /** Modules that start an engine or a browser. */
 const STARTS_ENGINES =
-  /from "[^"]*(?:docker-test-engine\.mjs|\/docker\/(?:docker-harness|on-engine|podman-engine|using-engine)\.ts|support\/browser\.ts)"/;
+  /from "[^"]*(?:docker-test-engine\.mjs|\/docker\/(?:docker-harness|on-engine|podman-engine|using-engine)\.ts|support\/browser\.ts|postgres-server\.ts)"/;
 const SYSTEM_TIME =
   /\b(Date\.now|Math\.random|performance\.now|set(?:Timeout|Interval|Immediate)|new Date\(\)|node:timers)/;
 

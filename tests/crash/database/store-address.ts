@@ -6,6 +6,7 @@
 import { REGISTRY, type StoreSettings, storeEntry } from "../../../packages/fleet/src/config/registry.ts";
 import type { PostgresSettings } from "../../../packages/fleet/src/store/postgres/settings.ts";
 import type { RedisSettings } from "../../../packages/fleet/src/store/redis/settings.ts";
+import { RowStore } from "../../../packages/fleet/src/store/rows/row-store.ts";
 import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import type { World } from "../../../packages/fleet/src/world/world.ts";
@@ -23,7 +24,9 @@ export function parseAddress(text: string): StoreAddress {
   return JSON.parse(text);
 }
 
-export function openStore(address: StoreAddress, world: World): Promise<Store> {
+export async function openStore(address: StoreAddress, world: World): Promise<Store> {
+  if (address.type === "redis")
+    return new RowStore({ server: await openRows(address, world), world, timeoutMs: address.timeoutMs });
   return storeEntry(REGISTRY, address).open(address, world);
 }
 

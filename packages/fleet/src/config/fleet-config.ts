@@ -162,11 +162,56 @@ interface FleetConfigSkills {
 interface FleetConfigStore {
   /**
    * `memory`: records in this process, which end with it. `sqlite`: a file that the processes of one host share.
-   * Default: `"sqlite"`.
+   * `postgres`: a PostgreSQL database that several hosts share (version 15 or newer). Default: `"sqlite"`.
    */
-  readonly type?: "memory" | "sqlite" | undefined;
+  readonly type?: "memory" | "sqlite" | "postgres" | undefined;
   /** The SQLite file. Default: fleet.db in `home` (fleet-memory.db with the memory backend). */
   readonly path?: string | undefined;
+  /**
+   * The server's address in one line, instead of `host`, `port`, `database` and `user`:
+   * postgres://user@host:5432/database, redis://user@host:6379/0, rediss:// with TLS, unix:///path for a socket.
+   * Without a password: that comes from `passwordFile` or the environment.
+   */
+  readonly url?: string | undefined;
+  /** The server's name or address, or the path of its socket. Default: 127.0.0.1. */
+  readonly host?: string | undefined;
+  /** The server's port. Default: 5432 for postgres, 6379 for redis. */
+  readonly port?: number | undefined;
+  /** The database: a name for postgres, a number for redis (default 0). */
+  readonly database?: string | number | undefined;
+  /** The account at the server. Redis without it uses the user default. */
+  readonly user?: string | undefined;
+  /**
+   * A file with the password, read for each new connection. Default: the environment variable
+   * SANDLOT_POSTGRES_PASSWORD or SANDLOT_REDIS_PASSWORD.
+   */
+  readonly passwordFile?: string | undefined;
+  /** Encrypt the connection. Needed wherever others can read the network. */
+  readonly tls?: FleetConfigStoreTls | undefined;
+  /** How long one call of the store may take. Less than half of `sessionLifetimeMs`. Default: 5 s. */
+  readonly timeoutMs?: number | string | undefined;
+  /**
+   * PostgreSQL: the schema of the fleet's tables, made at first use. Two fleets in one database need two. Default:
+   * sandlot.
+   */
+  readonly schema?: string | undefined;
+  /** PostgreSQL: how many connections one process opens at most, beside the one that listens. Default: 8. */
+  readonly poolMax?: number | undefined;
+}
+
+/** Encrypt the connection. Needed wherever others can read the network. */
+interface FleetConfigStoreTls {
+  /**
+   * `verify-full` checks the certificate and the name, `verify-ca` the certificate, `require` neither. Default:
+   * verify-full if this section or a URL asks for TLS, otherwise disable.
+   */
+  readonly mode?: "disable" | "require" | "verify-ca" | "verify-full" | undefined;
+  /** The authority that signed the server's certificate, as PEM. */
+  readonly caFile?: string | undefined;
+  /** Our own certificate, where the server asks for one, as PEM. */
+  readonly certFile?: string | undefined;
+  /** The private key of `certFile`, as PEM. */
+  readonly keyFile?: string | undefined;
 }
 
 /** What a sandbox is made from. */

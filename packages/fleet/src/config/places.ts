@@ -42,7 +42,7 @@ export function resolvePlaces(
 }
 
 function resolveStore(
-  { store, backend }: CompletedConfig,
+  { store, backend, sessionLifetimeMs }: CompletedConfig,
   home: string,
   environment: Environment,
   problems: Problem[],
@@ -59,7 +59,8 @@ function resolveStore(
   }
   const checkPath = (text: string) => pathProblem(text, environment);
   // The entry of this type: its settings are among those of all stores.
-  return entry.resolve(given, { home, backend: backendEntry(registry, backend), checkPath, tell }) as Settings["store"];
+  const context = { home, backend: backendEntry(registry, backend), sessionLifetimeMs, checkPath, tell };
+  return entry.resolve(given, context) as Settings["store"];
 }
 
 function resolveFleetId(configured: string | undefined, home: string): FleetId {

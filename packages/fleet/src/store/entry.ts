@@ -34,6 +34,8 @@ export interface StoreEntry<Given = unknown, Settings extends { readonly type: s
 export interface StoreContext {
   readonly home: string;
   readonly backend: { readonly name: string; readonly endsWithProcess: boolean };
+  /** A call to a server must be over in less than half of it. */
+  readonly sessionLifetimeMs: number;
   /** The problem of a path by itself. */
   checkPath(text: string): Omit<ConfigProblem, "path"> | undefined;
   /** `key` is one of the store's. */

@@ -4,6 +4,7 @@
  */
 
 import { MEMORY_STORE } from "./memory/entry.ts";
+import { POSTGRES_STORE } from "./postgres/entry.ts";
 import { SQLITE_STORE } from "./sqlite/entry.ts";
 
-export const STORES = { memory: MEMORY_STORE, sqlite: SQLITE_STORE } as const;
+export const STORES = { memory: MEMORY_STORE, sqlite: SQLITE_STORE, postgres: POSTGRES_STORE } as const;

@@ -63,21 +63,24 @@ const toyBackend: BackendEntry<ToyConfig, ToyConfig> = {
 };
 
 let opened = 0;
-const toyStore: StoreEntry<{ readonly url?: string | undefined }, { readonly type: "toy"; readonly url: string }> = {
+const toyStore: StoreEntry<
+  { readonly address?: string | undefined },
+  { readonly type: "toy"; readonly address: string }
+> = {
   name: "toy",
   about: "a toy",
-  keys: { url: z.string().min(1, "must not be empty").optional().describe("Its address.") },
-  resolve({ url }, { tell }) {
-    if (url === undefined) tell("url", { problem: "must be set with the store type toy" });
-    return { type: "toy", url: url ?? "" };
+  keys: { address: z.string().min(1, "must not be empty").optional().describe("Its address.") },
+  resolve({ address }, { tell }) {
+    if (address === undefined) tell("address", { problem: "must be set with the store type toy" });
+    return { type: "toy", address: address ?? "" };
   },
-  describe: ({ url }) => `toy at ${url}`,
+  describe: ({ address }) => `toy at ${address}`,
   async open(_, world) {
     opened += 1;
     return new MemoryStore(newMemoryTables(world));
   },
   exists: () => true,
-  doctor: async ({ url }) => [{ name: "store", status: "ok", detail: `toy at ${url}` }],
+  doctor: async ({ address }) => [{ name: "store", status: "ok", detail: `toy at ${address}` }],
 };
 
 const registry: Registry = {
@@ -85,7 +88,7 @@ const registry: Registry = {
   stores: { ...REGISTRY.stores, toy: toyStore },
 };
 
-const TOYS = { home, backend: "toy", store: { type: "toy", url: "toy://1" } } as unknown as FleetConfig;
+const TOYS = { home, backend: "toy", store: { type: "toy", address: "toy://1" } } as unknown as FleetConfig;
 const resolve = (config: unknown) =>
   resolveSettings(config, {}, undefined, registry) as unknown as Record<string, unknown>;
 const problems = (config: unknown) =>
@@ -96,13 +99,15 @@ describe("a backend and a store that are added to the registry", () => {
     expect(resolve(TOYS)).toMatchObject({
       backend: "toy",
       toy: { colour: "red" },
-      store: { type: "toy", url: "toy://1" },
+      store: { type: "toy", address: "toy://1" },
     });
     const schema = z.toJSONSchema(configSchemaOf(registry), { io: "input", unrepresentable: "any" });
     expect(schema.properties).toMatchObject({
       backend: { enum: ["local", "docker", "memory", "toy"], description: expect.stringContaining("`toy`: a toy.") },
       toy: { properties: { colour: { default: "red", description: "The colour." } } },
-      store: { properties: { type: { enum: ["memory", "sqlite", "toy"] }, url: { description: "Its address." } } },
+      store: {
+        properties: { type: { enum: [...Object.keys(STORES), "toy"] }, address: { description: "Its address." } },
+      },
     });
   });
 
@@ -111,11 +116,13 @@ describe("a backend and a store that are added to the registry", () => {
       expect.stringContaining("toy.colour must be one of red, blue"),
     ]);
     expect(problems({ ...TOYS, toy: { color: "red" } })).toEqual([expect.stringContaining("toy.color this key")]);
-    expect(problems({ ...TOYS, store: { type: "toy" } })).toEqual(["store.url must be set with the store type toy"]);
-    expect(problems({ home, store: { type: "sqlite", url: "toy://1" } })).toEqual([
-      "store.url means nothing with the store type sqlite; remove it, or set store.type to toy",
+    expect(problems({ ...TOYS, store: { type: "toy" } })).toEqual([
+      "store.address must be set with the store type toy",
     ]);
-    expect(problems({ ...TOYS, store: { type: "toy", url: "toy://1", path: "/tmp/x" } })).toEqual([
+    expect(problems({ home, store: { type: "sqlite", address: "toy://1" } })).toEqual([
+      "store.address means nothing with the store type sqlite; remove it, or set store.type to toy",
+    ]);
+    expect(problems({ ...TOYS, store: { type: "toy", address: "toy://1", path: "/tmp/x" } })).toEqual([
       "store.path means nothing with the store type toy; remove it, or set store.type to sqlite",
     ]);
   });

@@ -6,13 +6,11 @@
  * - Every connection is checked, not only the first: a name can lead to another server after a failover.
  */
 
-import { readFileSync } from "node:fs";
-import type { ConnectionOptions } from "node:tls";
 import type { ClientConfig } from "pg";
 import { type Connection, type ConnectionEvents, openConnection, ServerFailure } from "./connection.ts";
-import { parsePostgresUrl } from "./postgres-url.ts";
 import { unsafeSetting } from "./problem.ts";
-import { type PasswordSource, type PostgresSettings, placeOf, type TlsSettings } from "./settings.ts";
+import { readPassword, readTls } from "./secrets.ts";
+import { type PostgresSettings, placeOf } from "./settings.ts";
 
 /** The oldest version that the tests run on. */
 const VERSION_MIN = 15;
@@ -128,8 +126,8 @@ function clientConfig(settings: PostgresSettings): ClientConfig {
     port,
     database,
     user,
-    password: () => readPassword(settings.password),
-    ssl: tlsOptions(settings.tls),
+    password: () => readPassword(settings.passwordFile),
+    ssl: readTls(settings.tls),
     sslnegotiation: "postgres",
     enableChannelBinding: true,
     application_name: "sandlot",
@@ -155,42 +153,4 @@ function clientConfig(settings: PostgresSettings): ClientConfig {
       .map((setting) => `-c ${setting}`)
       .join(" "),
   };
-}
-
-/** An empty password is refused by a server that asks for one. */
-export function readPassword(source: PasswordSource, environment: NodeJS.ProcessEnv = process.env): string {
-  switch (source.from) {
-    case "none":
-      return "";
-    case "variable":
-      return environment[source.name] ?? "";
-    case "url-variable":
-      return parsePostgresUrl(environment[source.name] ?? "").password ?? "";
-    case "file":
-      return readSecret(source.path, "store.passwordFile").replace(/\r?\n$/, "");
-  }
-}
-
-function tlsOptions({ mode, caFile, certFile, keyFile }: TlsSettings): false | ConnectionOptions {
-  if (mode === "disable") return false;
-  return {
-    rejectUnauthorized: mode !== "require",
-    ...(caFile !== null && { ca: readSecret(caFile, "store.tls.caFile") }),
-    ...(certFile !== null && { cert: readSecret(certFile, "store.tls.certFile") }),
-    ...(keyFile !== null && { key: readSecret(keyFile, "store.tls.keyFile") }),
-    ...(mode !== "verify-full" && { checkServerIdentity: () => undefined }),
-  };
-}
-
-/** Read for each connection, so that renewed files need no restart. */
-function readSecret(path: string, key: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    const why = (error as NodeJS.ErrnoException).code ?? "an error";
-    throw new ServerFailure({
-      problem: `${key} cannot be read (${path}: ${why}); correct it, or its permissions`,
-      code: null,
-    });
-  }
 }

@@ -1,25 +1,25 @@
 /** Addresses such as `postgres://user@host:5432/database?sslmode=verify-full`, as PostgreSQL's own clients read them. */
 
-import { TLS_MODES, type TlsMode } from "./settings.ts";
+import { TLS_MODES, type TlsMode } from "../network-keys.ts";
 
 export interface ParsedUrl {
   readonly host?: string;
   readonly port?: number;
   readonly database?: string;
   readonly user?: string;
-  readonly password?: string;
   readonly tlsMode?: TlsMode;
 }
 
 /** Throws an `Error` with the problem, which never contains the URL: it may hold a password. */
 export function parsePostgresUrl(text: string): ParsedUrl {
-  let url: URL;
-  try {
-    url = new URL(text);
-  } catch {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  if (url === null || !["postgres:", "postgresql:"].includes(url.protocol))
     throw new Error("must be a URL such as postgres://user@host:5432/database");
-  }
-  if (url.protocol !== "postgres:" && url.protocol !== "postgresql:") throw new Error("must begin with postgres://");
+  if (url.password !== "" || url.searchParams.has("password"))
+    throw new Error(
+      "has a password, which logs and process lists would show; put it in a file and name that in store.passwordFile, " +
+        "or set SANDLOT_POSTGRES_PASSWORD",
+    );
   const unknown = [...url.searchParams.keys()].find((key) => key !== "sslmode" && key !== "host");
   if (unknown !== undefined) throw new Error(`has the parameter ${unknown}; known are sslmode and host`);
   const mode = url.searchParams.get("sslmode");
@@ -31,7 +31,6 @@ export function parsePostgresUrl(text: string): ParsedUrl {
     ...(url.port !== "" && { port: Number(url.port) }),
     ...(database !== "" && { database }),
     ...(url.username !== "" && { user: decoded(url.username) }),
-    ...(url.password !== "" && { password: decoded(url.password) }),
     ...(mode !== null && { tlsMode: mode }),
   };
 }

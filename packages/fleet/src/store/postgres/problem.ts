@@ -18,7 +18,7 @@ export interface Failure {
 export const UNREPLICATED = /^canceling (?:the )?wait for synchronous replication/;
 
 /** The settings without which an acknowledged commit can be lost, and the command that mends each. */
-export const UNSAFE_SETTINGS: Readonly<Record<string, string>> = {
+const UNSAFE_SETTINGS: Readonly<Record<string, string>> = {
   fsync: "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();",
   full_page_writes: "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf();",
   synchronous_commit:

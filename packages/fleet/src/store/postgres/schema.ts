@@ -46,10 +46,12 @@ export async function schemaVersion(
   connection: Connection,
   schema: string,
 ): Promise<{ readonly version: number; readonly minReader: number } | null> {
-  const [table] = await connection.query<{ found: string | null }>("SELECT to_regclass($1) AS found", [
-    `"${schema}".meta`,
-  ]);
-  if (table?.found == null) return null;
+  // A query of the catalogue, because `to_regclass` may answer from a cache that is older than the lock of migrations.
+  const [table] = await connection.query(
+    "SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relname = 'meta'",
+    [schema],
+  );
+  if (table === undefined) return null;
   const [meta] = await connection.query<{ version: number; min_reader: number }>(
     `SELECT version, min_reader FROM "${schema}".meta`,
   );

@@ -1,4 +1,6 @@
-/** What the PostgreSQL store is opened with. It contains no secret: only where each is found. */
+/** What the PostgreSQL store is opened with. It contains no secret: `secrets.ts` reads them when they are used. */
+
+import type { TlsMode } from "../network-keys.ts";
 
 export interface PostgresSettings {
   readonly type: "postgres";
@@ -7,38 +9,25 @@ export interface PostgresSettings {
   readonly port: number;
   readonly database: string;
   readonly user: string;
-  readonly password: PasswordSource;
+  /** `null`: the password of the environment. */
+  readonly passwordFile: string | null;
   /** The schema of the database that holds this fleet's tables. */
   readonly schema: string;
-  readonly tls: TlsSettings;
+  /** `null`: without TLS. */
+  readonly tls: PostgresTls | null;
   readonly poolMax: number;
   /** How long one call may take. */
   readonly timeoutMs: number;
 }
 
-/** Read again for each connection, so that a changed password needs no restart. */
-export type PasswordSource =
-  | { readonly from: "file"; readonly path: string }
-  | { readonly from: "variable"; readonly name: string }
-  /** The password in the URL of an environment variable. */
-  | { readonly from: "url-variable"; readonly name: string }
-  | { readonly from: "none" };
-
-export interface TlsSettings {
-  readonly mode: TlsMode;
+export interface PostgresTls {
+  readonly mode: Exclude<TlsMode, "disable">;
   readonly caFile: string | null;
   readonly certFile: string | null;
   readonly keyFile: string | null;
 }
 
-/**
- * As `sslmode` of PostgreSQL's own clients: `require` encrypts and trusts every server, `verify-ca` trusts a server with a
- * certificate of the authority, `verify-full` also compares the host's name.
- */
-export type TlsMode = (typeof TLS_MODES)[number];
-export const TLS_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
-
-/** For messages: host and port, or the directory of the socket. */
+/** For messages: host and port, or the path of the socket. */
 export function placeOf({ host, port }: Pick<PostgresSettings, "host" | "port">): string {
   return isSocket(host) ? `${host}/.s.PGSQL.${port}` : `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -131,8 +131,9 @@ describe("a replica", () => {
       await expect.poll(() => replayed(standby, schema, "record/kept")).toBe(true);
       expect(await problemOf(openClient(standby.settings({ schema })))).toMatch(/is a standby; connect to the primary/);
       // The replica falls behind, and the primary is lost.
-      await standby.admin("SELECT pg_wal_replay_pause()");
-      for (const pid of await walReceivers(standby)) process.kill(pid, "SIGSTOP");
+      await standby.admin("ALTER SYSTEM SET primary_conninfo = ''");
+      await standby.reload();
+      await expect.poll(() => standby.admin("SELECT FROM pg_stat_wal_receiver")).toEqual([]);
       const lost = await client.write({ "record/lost": "A", "record/kept": "B" }, { seen: [kept] });
       const page = await client.rows.scan(null, 100, patience());
       const [before] = (await client.rows.read(["record/kept"], patience())).rows;
@@ -285,11 +286,6 @@ describe("the schema", () => {
 
 async function replayed(standby: PostgresServer, schema: string, key: string): Promise<boolean> {
   return (await standby.admin(`SELECT FROM "${schema}".rows WHERE key = '${key}'`, "app").catch(() => [])).length === 1;
-}
-
-async function walReceivers(standby: PostgresServer): Promise<readonly number[]> {
-  const rows = await standby.admin("SELECT pid FROM pg_stat_wal_receiver");
-  return rows.map(({ pid }) => Number(pid));
 }
 
 /** The call of a commit in an open transaction. */

@@ -72,9 +72,9 @@ export class PostgresServer implements AsyncDisposable {
       port: this.port,
       database: "app",
       user: "app",
-      password: { from: "none" },
+      passwordFile: null,
       schema: "sandlot",
-      tls: { mode: "disable", caFile: null, certFile: null, keyFile: null },
+      tls: null,
       poolMax: 8,
       timeoutMs: 5_000,
       ...over,
@@ -149,10 +149,11 @@ export class PostgresServer implements AsyncDisposable {
   /** Ends the server: `immediate` without writing anything more, `kill` with all its processes, by SIGKILL. */
   async stop(how: "fast" | "immediate" | "kill" = "fast"): Promise<void> {
     const child = this.#process;
+    const pids = this.pids();
     this.#process = null;
     if (child?.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
     const ended = new Promise((resolve) => child.once("exit", resolve));
-    if (how === "kill") for (const pid of this.pids()) kill(pid, "SIGKILL");
+    if (how === "kill") for (const pid of pids) kill(pid, "SIGKILL");
     else kill(child.pid, how === "fast" ? "SIGINT" : "SIGQUIT");
     await ended;
     // Processes that were killed leave shared memory, which the next start removes once none of them runs.
@@ -177,11 +178,16 @@ export class PostgresServer implements AsyncDisposable {
     await this.admin("SELECT pg_promote()");
   }
 
-  /** The first process and its children. */
+  /** The first process and its children; none where the server does not run. */
   pids(): readonly number[] {
-    const first = Number(readFileSync(join(this.data, "postmaster.pid"), "utf8").split("\n")[0]);
-    const children = readFileSync(`/proc/${first}/task/${first}/children`, "utf8").trim().split(/\s+/).filter(Boolean);
-    return [first, ...children.map(Number)];
+    const first = this.#process?.pid;
+    if (first === undefined) return [];
+    try {
+      const children = readFileSync(`/proc/${first}/task/${first}/children`, "utf8").trim().split(/\s+/);
+      return [first, ...children.filter(Boolean).map(Number)];
+    } catch {
+      return [first]; // It has ended.
+    }
   }
 
   /** One statement as the administrator, on a connection of its own. */
@@ -210,8 +216,7 @@ export class PostgresServer implements AsyncDisposable {
   }
 
   async dispose(): Promise<void> {
-    // A server that was killed leaves its file of the first process behind.
-    if (this.#process !== null) this.signal("SIGCONT");
+    this.signal("SIGCONT");
     await this.stop("immediate");
     await rm(this.directory, { recursive: true, force: true });
   }

@@ -9,7 +9,7 @@ import { isSandlotError } from "@sandlot/contract";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { refusalOf, type ServerFacts } from "../../../src/store/postgres/connect.ts";
 import { openPostgresRowServer } from "../../../src/store/postgres/postgres-row-server.ts";
-import type { PostgresSettings, TlsSettings } from "../../../src/store/postgres/settings.ts";
+import type { PostgresSettings, PostgresTls } from "../../../src/store/postgres/settings.ts";
 import { newSchema, openClient, problemOf, until, world } from "./postgres-harness.ts";
 import { missingPostgres, type PostgresServer, startPostgres } from "./postgres-server.ts";
 
@@ -125,25 +125,28 @@ describe("logins", () => {
   test("the password comes from a file or the environment", async () => {
     const path = join(files, "password");
     writeFileSync(path, `${PASSWORD}\n`);
-    await (await open(loopback({ password: { from: "file", path } }))).close();
-    process.env.SL_TEST_PASSWORD = PASSWORD;
-    process.env.SL_TEST_URL = `postgres://app:${encodeURIComponent(PASSWORD)}@ignored/app`;
-    await (await open(loopback({ password: { from: "variable", name: "SL_TEST_PASSWORD" } }))).close();
-    await (await open(loopback({ password: { from: "url-variable", name: "SL_TEST_URL" } }))).close();
-    delete process.env.SL_TEST_PASSWORD;
-    delete process.env.SL_TEST_URL;
+    await (await open(loopback({ passwordFile: path }))).close();
+    process.env.SANDLOT_POSTGRES_PASSWORD = PASSWORD;
+    // The driver's own variables count for nothing.
+    process.env.PGPASSWORD = "wrong";
+    process.env.PGHOST = "nowhere";
+    try {
+      await (await open(loopback())).close();
+    } finally {
+      for (const name of ["SANDLOT_POSTGRES_PASSWORD", "PGPASSWORD", "PGHOST"]) delete process.env[name];
+    }
   });
 
   test("a wrong or missing password is told without showing it", async () => {
     const path = join(files, "wrong");
     writeFileSync(path, "wr0ng-s3cret");
-    const error = await open(loopback({ password: { from: "file", path } })).catch((reason: unknown) => reason);
+    const error = await open(loopback({ passwordFile: path })).catch((reason: unknown) => reason);
     expect(isSandlotError(error, "store_unavailable")).toBe(true);
     expect(String(error)).toMatch(/refused the password; check SANDLOT_POSTGRES_PASSWORD or store.passwordFile/);
     expect(inspect(error, { depth: 10, showHidden: true })).not.toContain("wr0ng-s3cret");
     expect(await problemOf(open(loopback()))).toMatch(/asks for a password|refused the password/);
-    const gone = loopback({ password: { from: "file", path: join(files, "none") } });
-    expect(await problemOf(open(gone))).toMatch(/store.passwordFile cannot be read .*ENOENT/);
+    const gone = loopback({ passwordFile: join(files, "none") });
+    expect(await problemOf(open(gone))).toMatch(/store.passwordFile: .* cannot be read \(ENOENT\)/);
   });
 
   test("errors of statements show neither rows nor passwords", async () => {
@@ -168,9 +171,9 @@ describe("logins", () => {
 });
 
 describe("TLS", () => {
-  const tls = (over: Partial<TlsSettings>): Partial<PostgresSettings> => ({
+  const tls = (over: Partial<PostgresTls>): Partial<PostgresSettings> => ({
     host: "localhost",
-    password: { from: "file", path: join(files, "password") },
+    passwordFile: join(files, "password"),
     schema: newSchema(),
     tls: { mode: "verify-full", caFile: join(files, "ca.crt"), certFile: null, keyFile: null, ...over },
   });
@@ -239,7 +242,7 @@ describe("TLS", () => {
   });
 
   test("a server without it is told what to set, and one that insists on it too", async () => {
-    expect(await problemOf(open(server.settings(tls({ mode: "disable" }))))).toMatch(
+    expect(await problemOf(open(server.settings({ ...tls({}), tls: null })))).toMatch(
       /refused the login; check .*pg_hba.conf/,
     );
     server.configure({ ssl: "off" });
@@ -257,9 +260,9 @@ describe("TLS", () => {
       ...tls(keys),
       host: "127.0.0.1",
       database: "certified",
-      password: { from: "none" },
+      passwordFile: null,
     });
-    const tolerant = { ...settings, tls: { ...settings.tls, mode: "verify-ca" as const } };
+    const tolerant = { ...settings, tls: { mode: "verify-ca", caFile: join(files, "ca.crt"), ...keys } as const };
     await using client = await openClient(tolerant);
     await client.write({ "record/a": "A" });
     const without = { ...tolerant, schema: newSchema(), tls: { ...tolerant.tls, certFile: null, keyFile: null } };

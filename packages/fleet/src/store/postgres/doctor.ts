@@ -1,0 +1,157 @@
+/** The checks of `sandlot doctor` for a PostgreSQL store: they read, and create nothing. */
+
+import type { Finding } from "../../backend/doctor/finding.ts";
+import { systemWorld } from "../../world/system-world.ts";
+import type { World } from "../../world/world.ts";
+import { connectUnchecked, refusalOf, type ServerFacts } from "./connect.ts";
+import { type Connection, ServerFailure } from "./connection.ts";
+import { promiseOf } from "./postgres-row-server.ts";
+import { SCHEMA_VERSION, schemaVersion } from "./schema.ts";
+import { isSocket, type PostgresSettings, placeOf } from "./settings.ts";
+
+/** A commit waits for the disk as well, so this is the least that each step costs. */
+const SLOW_MS = 20;
+/** Instances doubt themselves when their clock and the server's move apart by more than a second. */
+const CLOCK_DIFFERENCE_MAX_MS = 1_000;
+const ROUND_TRIPS = 5;
+/** More rows than a fleet of this size has: purging has stopped, or vacuum has. */
+const SIZE_MAX_BYTES = 4 * 1024 ** 3;
+
+export async function postgresFindings(
+  settings: PostgresSettings,
+  world: World = systemWorld(),
+): Promise<readonly Finding[]> {
+  const late = new AbortController();
+  const timer = world.timer(settings.timeoutMs * 2, () => late.abort(), { background: true });
+  const detail = `postgres at ${placeOf(settings)}, database ${settings.database}, schema ${settings.schema}`;
+  try {
+    const { connection, facts } = await connectUnchecked(settings, late.signal);
+    try {
+      const latencyMs = await latencyOf(connection, world, late.signal);
+      return [
+        { name: "store", status: "ok", detail },
+        serverFinding(facts, settings),
+        await rightsFinding(connection, settings, late.signal),
+        latencyFinding(latencyMs),
+        clockFinding((await clockOf(connection, late.signal)) - world.wallMs()),
+        replicaFinding(facts),
+        encryptionFinding(settings),
+        ...(await sizeFindings(connection, settings, late.signal)),
+      ];
+    } finally {
+      connection.destroy();
+    }
+  } catch (error) {
+    if (!(error instanceof ServerFailure)) throw error;
+    const [what = "", ...how] = error.failure.problem.split("; ");
+    return [
+      { name: "store", status: "fail", detail: `${detail}: ${what}`, fix: how.join("; ") || "see the server's log" },
+    ];
+  } finally {
+    timer.cancel();
+  }
+}
+
+function serverFinding(facts: ServerFacts, settings: PostgresSettings): Finding {
+  const refusal = refusalOf(facts, placeOf(settings));
+  const detail = `PostgreSQL ${facts.versionText}, fsync, full_page_writes and synchronous_commit = ${facts.synchronousCommit}`;
+  if (refusal === null) return { name: "store server", status: "ok", detail };
+  const [what = "", ...how] = refusal.split("; ");
+  return { name: "store server", status: "fail", detail: what, fix: how.join("; ") };
+}
+
+async function rightsFinding(
+  connection: Connection,
+  { schema, user, database }: PostgresSettings,
+  signal: AbortSignal,
+) {
+  const name = "store rights";
+  const [rights] = await connection.query<{ owns: boolean | null; creates: boolean; uses: boolean | null }>(
+    `SELECT has_database_privilege(current_database(), 'CREATE') AS creates,
+      (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = $1) AS owns,
+      (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1) AS uses`,
+    [schema],
+    { signal },
+  );
+  const fix = `as an administrator: psql ${database} -c 'CREATE SCHEMA IF NOT EXISTS "${schema}" AUTHORIZATION "${user}"'`;
+  if (rights?.owns == null) {
+    if (rights?.creates === true) return ok(name, `${user} will create the schema ${schema} at first use`);
+    return fail(name, `the schema ${schema} does not exist, and ${user} may not create it`, fix);
+  }
+  if (rights.uses !== true) return fail(name, `${user} may not use the schema ${schema}`, fix);
+  const found = await schemaVersion(connection, schema);
+  if (found !== null && found.minReader > SCHEMA_VERSION)
+    return fail(name, `a later version of sandlot has changed the schema ${schema}`, "use that version of sandlot");
+  if (rights.owns) return ok(name, `${user} owns the schema ${schema}`);
+  const owner = `as an administrator: psql ${database} -c 'ALTER SCHEMA "${schema}" OWNER TO "${user}"'`;
+  return warn(name, `${user} uses the schema ${schema} of another role, and cannot upgrade its tables`, owner);
+}
+
+async function latencyOf(connection: Connection, world: World, signal: AbortSignal): Promise<number> {
+  const times: number[] = [];
+  for (let n = 0; n < ROUND_TRIPS; n += 1) {
+    const begunAt = world.monotonicMs();
+    await connection.query("SELECT 1", [], { signal });
+    times.push(world.monotonicMs() - begunAt);
+  }
+  return Math.min(...times);
+}
+
+async function clockOf(connection: Connection, signal: AbortSignal): Promise<number> {
+  const [row] = await connection.query<{ now: string }>(
+    "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now",
+    [],
+    { signal },
+  );
+  return Number(row?.now);
+}
+
+function latencyFinding(ms: number): Finding {
+  const detail = `a round trip takes ${ms.toFixed(1)} ms`;
+  if (ms < SLOW_MS) return ok("store latency", detail);
+  return warn("store latency", detail, "run sandlot near the database: every acquire waits for a round trip or two");
+}
+
+function clockFinding(differenceMs: number): Finding {
+  const detail = `the server's clock differs by ${Math.round(Math.abs(differenceMs))} ms`;
+  if (Math.abs(differenceMs) < CLOCK_DIFFERENCE_MAX_MS) return ok("store clock", detail);
+  return warn("store clock", detail, "synchronise both machines: timedatectl set-ntp true");
+}
+
+function replicaFinding(facts: ServerFacts): Finding {
+  const { replicaCount, synchronousStandbys } = facts;
+  const name = "store replicas";
+  if (promiseOf(facts) === "linearizable")
+    return ok(name, synchronousStandbys === "" ? "none; one server" : `${synchronousStandbys} confirm every commit`);
+  const detail = `${replicaCount} follow the server without confirming commits, so a failover can lose the last ones (it is noticed)`;
+  return warn(name, detail, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf();");
+}
+
+function encryptionFinding({ host, tls }: PostgresSettings): Finding {
+  const isLocal = isSocket(host) || ["127.0.0.1", "::1", "localhost"].includes(host);
+  if (tls === null && isLocal) return ok("store encryption", "none, on this machine");
+  if (tls === null)
+    return warn("store encryption", "none: others on the network can read tokens", "set store.tls.mode to verify-full");
+  if (tls.mode === "verify-full") return ok("store encryption", "TLS, certificate and name are checked");
+  const fix = "set store.tls.mode to verify-full and store.tls.caFile to the authority";
+  return warn("store encryption", `TLS with ${tls.mode}: another server could take its place`, fix);
+}
+
+async function sizeFindings(connection: Connection, { schema }: PostgresSettings, signal: AbortSignal) {
+  const [size] = await connection.query<{ bytes: string | null; dead: string | null }>(
+    `SELECT sum(pg_total_relation_size(pg_class.oid)) AS bytes FROM pg_class
+      JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relkind = 'r'`,
+    [schema],
+    { signal },
+  );
+  if (size?.bytes == null) return [];
+  const bytes = Number(size.bytes);
+  const detail = `${(bytes / 1024 ** 2).toFixed(1)} MiB`;
+  if (bytes < SIZE_MAX_BYTES) return [ok("store size", detail)];
+  const fix = `see why autovacuum does not keep up: SELECT * FROM pg_stat_user_tables WHERE schemaname = '${schema}'`;
+  return [warn("store size", detail, fix)];
+}
+
+const ok = (name: string, detail: string): Finding => ({ name, status: "ok", detail });
+const warn = (name: string, detail: string, fix: string): Finding => ({ name, status: "warn", detail, fix });
+const fail = (name: string, detail: string, fix: string): Finding => ({ name, status: "fail", detail, fix });
