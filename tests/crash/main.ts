@@ -30,6 +30,7 @@ import { Steering } from "./control/steering.ts";
 import { Tally } from "./control/tally.ts";
 import { openDatabase, parseStoreName } from "./database/open-database.ts";
 import { PLANTS, parsePlant } from "./plants.ts";
+import { timesWith } from "./settings.ts";
 
 /** From this many cycles on, every state must have been hit this often: fewer would prove little. */
 const FULL_RUN_CYCLES = 1_000;
@@ -64,7 +65,8 @@ async function run(): Promise<number> {
   const crashRun = new CrashRun({
     ...{ options, tally },
     openDatabase: (directory) => openDatabase(storeName, directory),
-    harm: (scene, { server }) => new Cycles({ ...scene, server, steering: new Steering(scene) }),
+    harm: (scene, { server, address }) =>
+      new Cycles({ ...scene, ...timesWith(address), server, steering: new Steering(scene) }),
   });
   process.on("exit", () => crashRun.endNow());
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {

@@ -1,8 +1,8 @@
 /**
  * Shared by every process of a run: the fleet's settings, with short times, and the threads in use.
  *
- * A session lives 1.5 s, so that a stopped process is declared dead within the run, and all housekeeping happens
- * several times a second. Six threads, and callers without one, share eight places with two blanks: there is room most
+ * A session lives a few seconds at most, so that a stopped process is declared dead within the run, and housekeeping
+ * happens several times in a session's life. Six threads, and callers without one, share eight places with two blanks: there is room most
  * of the time, and often enough none, so that a sandbox must be evicted.
  */
 
@@ -17,9 +17,18 @@ export const FLEET = "fleet-under-fire" as FleetId;
 export const BACKEND = "crash-engine";
 
 const BLUEPRINT: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
-export const SESSION_LIFETIME_MS = 1_500;
 /** How long a step of a store on a server may take: less than half of a session's life. */
-export const STEP_MS = 600;
+export const STEP_MS = 1_800;
+
+/** A server and its clients need the processor in turns, which takes its time on a small machine. */
+const TIMES = {
+  file: { sessionLifetimeMs: 1_500, housekeepingIntervalMs: 250 },
+  server: { sessionLifetimeMs: 4_000, housekeepingIntervalMs: 700 },
+} as const;
+
+export function timesWith(store: StoreAddress): (typeof TIMES)["file" | "server"] {
+  return store.type === "postgres" || store.type === "redis" ? TIMES.server : TIMES.file;
+}
 export const RECORDS_MAX = 8;
 
 export function settingsFor(home: string, store: StoreAddress): Settings {
@@ -38,9 +47,8 @@ export function settingsFor(home: string, store: StoreAddress): Settings {
     maxLifetimeMs: 12_000,
     orphanTimeoutMs: 2_000,
     acquireTimeoutMs: 3_000,
-    sessionLifetimeMs: SESSION_LIFETIME_MS,
+    ...timesWith(store),
     stopTimeoutMs: 2_000,
-    housekeepingIntervalMs: 250,
     autoRestart: true,
     leakDetection: { afterMs: 0, captureStacks: false },
     activity: { cpuShareMin: 0.05, previewQuietMs: 1_000 },

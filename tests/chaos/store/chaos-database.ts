@@ -13,6 +13,8 @@ import type { Upstream } from "./link.ts";
 export interface ChaosDatabase extends Database {
   readonly address: ServerSettings;
   readonly stepMs: number;
+  /** How long the primary may be stopped before its replicas take over; `null`: they never do by themselves. */
+  readonly stopMaxMs: number | null;
   /** The present primary. */
   readonly server: StoreServer;
   readonly upstream: Upstream;

@@ -6,7 +6,7 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { SESSION_LIFETIME_MS } from "../../crash/settings.ts";
+import { timesWith } from "../../crash/settings.ts";
 import type { Random } from "../../simulation/schedule/random.ts";
 import type { ChaosDatabase } from "./chaos-database.ts";
 import type { Link, LinkMode } from "./link.ts";
@@ -43,12 +43,14 @@ export interface Faults {
 /** Resolves when the fault is over and everything is as before it. */
 export async function inflict(fault: Fault, { database, links, random }: Faults): Promise<void> {
   const { server } = database;
-  const all = links();
+  const { sessionLifetimeMs } = timesWith(database.address);
+  // Some participants reach the database another way.
+  const all = links().filter(({ connectionCount }) => connectionCount > 0);
   const chosen = fault.endsWith("one") ? [random.pick(all)] : all;
   const mode = modeOf(fault, random);
   if (mode !== null) {
     for (const link of chosen) link.set(mode);
-    await sleep(fault === "delayed 50 ms" ? DELAYED_FOR_MS : lengthOf(random));
+    await sleep(fault === "delayed 50 ms" ? DELAYED_FOR_MS : lengthOf(random, sessionLifetimeMs));
     for (const link of chosen) link.heal();
   } else if (fault === "reset in mid-answer") {
     for (let left = RESETS; left > 0; left -= 1)
@@ -59,11 +61,11 @@ export async function inflict(fault: Fault, { database, links, random }: Faults)
     await server.restart();
   } else if (fault === "server stopped") {
     server.stop();
-    await sleep(lengthOf(random));
+    await sleep(Math.min(lengthOf(random, sessionLifetimeMs), database.stopMaxMs ?? Number.POSITIVE_INFINITY));
     server.resume();
   } else {
     await database.failOver(random.between(0, LAG_MAX_MS));
-    for (const link of all) link.moveTo(database.upstream);
+    for (const link of links()) link.moveTo(database.upstream);
   }
 }
 
@@ -78,8 +80,8 @@ function modeOf(fault: Fault, random: Random): LinkMode | null {
 }
 
 /** Half of them shorter than a step's deadline, half longer than a session's life. */
-function lengthOf(random: Random): number {
+function lengthOf(random: Random, sessionLifetimeMs: number): number {
   return random.chance(0.5)
     ? random.between(100, 500)
-    : random.between(SESSION_LIFETIME_MS + 100, SESSION_LIFETIME_MS + 1_500);
+    : random.between(sessionLifetimeMs + 100, sessionLifetimeMs + 1_500);
 }

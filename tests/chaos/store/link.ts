@@ -8,6 +8,7 @@
  *              never carries bytes again, as after a firewall has forgotten it: only a deadline can notice
  *   stalled    bytes wait and arrive together when the link heals: later than every deadline of their sender
  *
+ * `harmReplicas` swallows the bytes of replicas of Redis only, which `PSYNC` gives away.
  * `resetNextAnswer` passes the first half of the next answer and then resets its connection.
  *
  * Invariant: bytes of one direction of a connection are never reordered.
@@ -71,6 +72,12 @@ export class Link {
     this.set({ kind: "open" });
   }
 
+  /** The replicas of a Redis server get nothing more over their present connections. */
+  harmReplicas(): void {
+    for (const connection of this.#connections)
+      if (connection.isReplica) connection.changed({ kind: "half-open", direction: "both" });
+  }
+
   /** Where new connections go, as when an address moves to another server. The present ones are reset. */
   moveTo(upstream: Upstream): void {
     this.#upstream = upstream;
@@ -129,6 +136,7 @@ class Connection {
   readonly #requests: Flow;
   readonly #answers: Flow;
   readonly #onEnd: () => void;
+  isReplica = false;
 
   constructor(client: Socket, server: Socket, { mode, takeReset, onEnd }: ConnectionParts) {
     this.#client = client;
@@ -137,7 +145,10 @@ class Connection {
     for (const socket of [client, server]) socket.setNoDelay(true).on("error", () => {});
     this.#requests = new Flow(client, server);
     this.#answers = new Flow(server, client);
-    client.on("data", (chunk) => this.#requests.take(chunk));
+    client.on("data", (chunk) => {
+      if (chunk.includes("PSYNC")) this.isReplica = true;
+      this.#requests.take(chunk);
+    });
     server.on("data", (chunk) => {
       if (chunk.length > 1 && takeReset()) this.#cutInTheMiddle(chunk);
       else this.#answers.take(chunk);
@@ -157,8 +168,11 @@ class Connection {
   }
 
   reset(): void {
-    this.#client.resetAndDestroy();
-    this.#server.resetAndDestroy();
+    for (const socket of [this.#client, this.#server]) {
+      // A socket that is shutting down cannot be reset: Node would keep its handle open for ever.
+      if (socket.writableEnded) socket.destroy();
+      else socket.resetAndDestroy();
+    }
   }
 
   #cutInTheMiddle(chunk: Buffer): void {

@@ -26,6 +26,8 @@ interface Member {
 
 export class PostgresPair implements ChaosDatabase {
   readonly stepMs = STEP_MS;
+  readonly losesCommits = true;
+  readonly stopMaxMs = null;
   readonly #home: Link;
   #primary: Member;
   #standby: Member | null = null;

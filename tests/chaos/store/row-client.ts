@@ -26,7 +26,7 @@ const ROWS = 8;
 const SHARED_SHARE = 0.3;
 const DURABLE_SHARE = 0.5;
 const AGAIN_MAX_MS = 20;
-const REST_MAX_MS = 15;
+const REST_MAX_MS = 40;
 
 export interface RowClientParts {
   readonly name: string;

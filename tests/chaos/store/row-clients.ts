@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { patiently } from "../../crash/database/patiently.ts";
 import { openRows } from "../../crash/database/store-address.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import type { ChaosDatabase } from "./chaos-database.ts";
@@ -11,9 +12,7 @@ import { Link } from "./link.ts";
 import { RowClient } from "./row-client.ts";
 import { RowFacts } from "./row-facts.ts";
 
-const CLIENTS = 4;
-/** A timer that fires this much late says how busy the machine is. */
-const WATCH_MS = 50;
+const CLIENTS = 3;
 const ANSWERED_MAX_MS = 10_000;
 
 export class RowClients {
@@ -23,7 +22,6 @@ export class RowClients {
   readonly #servers: readonly RowServer[];
   readonly #direct: RowServer;
   readonly #running: readonly Promise<void>[];
-  readonly #watch: NodeJS.Timeout;
   readonly #violated: (what: string) => void;
   readonly epochs = new Set<string>();
 
@@ -42,21 +40,22 @@ export class RowClients {
     this.#servers = parts.servers;
     this.#direct = parts.direct;
     this.#running = parts.clients.map((client) => client.run());
-    this.#watch = watchStandstills(parts.facts);
   }
 
   static async start(database: ChaosDatabase, seed: number, violated: (what: string) => void): Promise<RowClients> {
     const world = systemWorld();
     const facts = new RowFacts(violated);
-    const direct = await openRows(database.apart(database.address), world);
+    const direct = await patiently(() => openRows(database.apart(database.address), world));
     const links: Link[] = [];
     const servers: RowServer[] = [];
     const clients: RowClient[] = [];
     for (let number = 1; number <= CLIENTS; number += 1) {
       const link = await Link.open(database.upstream);
-      const rows = await openRows(database.apart(database.addressAt(link.port)), world);
+      const address = database.apart(database.addressAt(link.port));
+      const rows = await patiently(() => openRows(address, world));
       const common = { rows, facts, timeoutMs: database.stepMs, newId: randomUUID };
-      clients.push(await RowClient.open({ ...common, name: `row-client-${number}`, random: new Random(seed, number) }));
+      const parts = { ...common, name: `row-client-${number}`, random: new Random(seed, number) };
+      clients.push(await patiently(() => RowClient.open(parts)));
       links.push(link);
       servers.push(rows);
     }
@@ -78,17 +77,8 @@ export class RowClients {
   async end(): Promise<void> {
     for (const client of this.#clients) client.finish();
     await Promise.all(this.#running);
-    clearInterval(this.#watch);
+    this.facts.close();
     for (const server of [...this.#servers, this.#direct]) await server.close();
     for (const link of this.links) await link.close();
   }
-}
-
-function watchStandstills(facts: RowFacts): NodeJS.Timeout {
-  let expectedAt = performance.now() + WATCH_MS;
-  return setInterval(() => {
-    const to = performance.now();
-    if (to - expectedAt > WATCH_MS) facts.standstills.push({ from: expectedAt, to });
-    expectedAt = to + WATCH_MS;
-  }, WATCH_MS);
 }

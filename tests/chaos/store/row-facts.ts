@@ -10,6 +10,7 @@
 import type { Epoch } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";
 import type { ReadAnswer, RowKey, RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
+import { Standstills } from "../../crash/standstills.ts";
 
 export interface Acknowledged {
   readonly epoch: Epoch;
@@ -48,8 +49,7 @@ export class RowFacts {
   retries = 0;
   rewinds = 0;
   worstStepMs = 0;
-  /** Times in which this process could not run. */
-  readonly standstills: { readonly from: number; readonly to: number }[] = [];
+  readonly #standstills = new Standstills();
   readonly #slow: { readonly name: string; readonly from: number; readonly to: number; readonly timeoutMs: number }[] =
     [];
   /** Pairs of commits that wrote the same count: a lost update, unless a rewind has ended their epoch. */
@@ -120,8 +120,7 @@ export class RowFacts {
   /** Judged later than it ends: a standstill is known only when it is over. */
   #checkSlow(): void {
     for (const { name, from, to, timeoutMs } of this.#slow.splice(0)) {
-      const overlaps = this.standstills.map((one) => Math.min(to, one.to) - Math.max(from, one.from));
-      const ms = to - from - overlaps.reduce((sum, overlap) => sum + Math.max(0, overlap), 0);
+      const ms = to - from - this.#standstills.between(from, to);
       this.worstStepMs = Math.max(this.worstStepMs, ms);
       if (ms > timeoutMs + SLACK_MS)
         this.#violated(`a step of ${name} took ${Math.round(ms)} ms, ${timeoutMs} ms were allowed`);
@@ -164,6 +163,10 @@ export class RowFacts {
       if (isThere && before === false) this.#violated(`${row} has ${id}, which took effect after it was refused`);
       if (before === undefined) this.#settled.set(id, isThere);
     }
+  }
+
+  close(): void {
+    this.#standstills.close();
   }
 
   summary(): string {

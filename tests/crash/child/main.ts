@@ -8,18 +8,20 @@
  */
 
 import { flushCompileCache } from "node:module";
-import { setTimeout as sleep } from "node:timers/promises";
-import { type InstanceId, isSandlotError } from "@sandlot/contract";
+import type { InstanceId } from "@sandlot/contract";
 import { assembleFleet } from "../../../packages/fleet/src/assemble-fleet.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
+import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import { CrashBackend } from "../backend-client/crash-backend.ts";
+import { patiently } from "../database/patiently.ts";
 import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
 import { settingsFor } from "../settings.ts";
 import { type Command, readLines } from "../wire.ts";
 import { Report } from "./report.ts";
+import { timedStore } from "./timed-store.ts";
 import { misbehave } from "./violations.ts";
 import { Workload } from "./workload.ts";
 
@@ -31,13 +33,12 @@ const {
   CRASH_PLANT,
   CRASH_LOG = "",
   CRASH_HOME = "",
+  CRASH_STEP_MS,
+  CRASH_LOSES_COMMITS,
 } = process.env;
 const WORKERS = 3;
-/** A database that is down refuses a start, rightly. This is longer than any of main's faults, with its restart. */
-const OPEN_MAX_MS = 30_000;
-const OPEN_AGAIN_MS = 100;
 
-const report = new Report(CRASH_LOG);
+const report = new Report(CRASH_LOG, CRASH_LOSES_COMMITS === "yes");
 let fleet: Fleet | null = null;
 let workload: Workload | null = null;
 let isClosing = false;
@@ -48,13 +49,16 @@ async function go(): Promise<void> {
   const random = new Random(Number(CRASH_SEED), 3);
   const backend = await CrashBackend.open(CRASH_SOCKET, CRASH_NAME, () => process.exit(isClosing ? 0 : 3));
   const instanceId = CRASH_NAME as InstanceId;
-  fleet = await patiently(async () => {
-    const store = await openStore(settings.store, world);
-    return assembleFleet({ settings, world, store, backend, instanceId }).catch(async (error: unknown) => {
-      await store.close();
-      throw error;
-    });
-  });
+  fleet = await patiently(
+    async () => {
+      const store = timed(await openStore(settings.store, world));
+      return assembleFleet({ settings, world, store, backend, instanceId }).catch(async (error: unknown) => {
+        await store.close();
+        throw error;
+      });
+    },
+    (text) => report.log(text),
+  );
   fleet.events.on(() => backend.engine.tell("doubted", []), "instance-doubted");
   fleet.events.on((event) => report.log(JSON.stringify(event)));
   fleet.events.on((event) => {
@@ -66,17 +70,8 @@ async function go(): Promise<void> {
   void misbehave(parsePlant(CRASH_PLANT), { fleet, backend, settings, report });
 }
 
-async function patiently<T>(open: () => Promise<T>): Promise<T> {
-  const until = performance.now() + OPEN_MAX_MS;
-  for (;;) {
-    try {
-      return await open();
-    } catch (error) {
-      if (!isSandlotError(error) || error.code !== "store_unavailable" || performance.now() > until) throw error;
-      report.log(`cannot open yet: ${error.message}`);
-      await sleep(OPEN_AGAIN_MS);
-    }
-  }
+function timed(store: Store): Store {
+  return CRASH_STEP_MS === undefined ? store : timedStore(store, Number(CRASH_STEP_MS), report);
 }
 
 async function close(destroy: boolean): Promise<void> {

@@ -14,7 +14,8 @@ import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
 import type { Database } from "../database/database.ts";
-import { formatAddress, openStore, type StoreAddress } from "../database/store-address.ts";
+import { patiently } from "../database/patiently.ts";
+import { formatAddress, openStore, patient, type StoreAddress } from "../database/store-address.ts";
 import type { Plant } from "../plants.ts";
 import type { Push } from "../wire.ts";
 import { EngineHandle } from "./engine-handle.ts";
@@ -87,7 +88,7 @@ export class CrashRun {
       this.#workers = this.#newWorkers(database);
       this.#engine = await this.#startEngine(database);
       this.#engine.connection.tell("guard", [database.server?.pids() ?? []]);
-      const store = await openStore(database.address, systemWorld());
+      const store = await patiently(() => openStore(patient(database.address), systemWorld()));
       try {
         return await this.#play(store, database, this.#workers, this.#engine.connection);
       } finally {
@@ -144,6 +145,7 @@ export class CrashRun {
     await this.#engine?.connection.ask("guard", [[]]).catch(() => {});
     await this.#engine?.end();
     await this.#database?.end();
+    this.#database = null;
   }
 
   #newWorkers(database: Database): Workers {
@@ -162,7 +164,7 @@ export class CrashRun {
     const own = { CRASH_SEED: String(options.seed), CRASH_LOG: join(directory, "engine.log") };
     return EngineHandle.start({
       program: ENGINE_PROGRAM,
-      environment: { ...this.#environment(database.address), ...own },
+      environment: { ...this.#environment(database.address, database), ...own },
       socketPath: join(directory, SOCKET_NAME),
       stderrPath: join(directory, "engine.stderr"),
       onPush: (push: Push) => {
@@ -176,11 +178,11 @@ export class CrashRun {
   }
 
   #environmentFor(name: string, database: Database): Record<string, string> {
-    return this.#environment(this.#parts.addressFor?.(name, database) ?? database.address);
+    return this.#environment(this.#parts.addressFor?.(name, database) ?? database.address, database);
   }
 
   /** Certificates are read at every start and not needed here; the compile cache halves the time of a start. */
-  #environment(store: StoreAddress): Record<string, string> {
+  #environment(store: StoreAddress, { stepMs, losesCommits }: Database): Record<string, string> {
     const { PATH = "", HOME = "" } = process.env;
     const { directory } = this;
     const { plant } = this.#parts.options;
@@ -190,6 +192,8 @@ export class CrashRun {
       CRASH_HOME: directory,
       CRASH_SOCKET: join(directory, SOCKET_NAME),
       CRASH_STORE: formatAddress(store),
+      CRASH_LOSES_COMMITS: losesCommits ? "yes" : "no",
+      ...(stepMs === null ? {} : { CRASH_STEP_MS: String(stepMs) }),
       ...(plant === null ? {} : { CRASH_PLANT: plant }),
     };
   }

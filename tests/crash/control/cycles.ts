@@ -7,7 +7,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StoreServer } from "../database/database.ts";
-import { RECORDS_MAX, SESSION_LIFETIME_MS } from "../settings.ts";
+import { RECORDS_MAX } from "../settings.ts";
 import type { Child } from "./child-process.ts";
 import type { Harm, Scene } from "./crash-run.ts";
 import { ServerFaults } from "./server-faults.ts";
@@ -18,6 +18,7 @@ export interface CyclesParts extends Pick<Scene, "workers" | "engine" | "store" 
   readonly steering: Steering;
   /** `null`: the database is a file. */
   readonly server: StoreServer | null;
+  readonly sessionLifetimeMs: number;
 }
 
 const KILL_SHARE = 0.68;
@@ -41,9 +42,10 @@ export class Cycles implements Harm {
 
   constructor(parts: CyclesParts) {
     this.#parts = parts;
-    const { server, tally, random } = parts;
+    const { server, tally, random, sessionLifetimeMs } = parts;
     const onChanged = () => parts.engine.tell("guard", [server?.pids() ?? []]);
-    this.#serverFaults = server === null ? null : new ServerFaults({ server, tally, random, onChanged });
+    this.#serverFaults =
+      server === null ? null : new ServerFaults({ server, tally, random, sessionLifetimeMs, onChanged });
   }
 
   /** Resolves with the number of cycles: fewer than requested when a violation was found. */
@@ -108,15 +110,13 @@ export class Cycles implements Harm {
   }
 
   async #stop(child: Child): Promise<void> {
-    const { engine, tally, random } = this.#parts;
+    const { engine, tally, random, sessionLifetimeMs } = this.#parts;
     await engine.ask("paused", [child.name]);
     const states = await this.#standstill(child);
     tally.hit("stops", states);
     const isLong = random.chance(LONG_STOP_SHARE);
     if (isLong) tally.longStops += 1;
-    const ms = isLong
-      ? random.between(SESSION_LIFETIME_MS + 100, SESSION_LIFETIME_MS + 1_200)
-      : random.between(20, 600);
+    const ms = isLong ? random.between(sessionLifetimeMs + 100, sessionLifetimeMs + 1_200) : random.between(20, 600);
     this.#resumptions.set(
       child,
       setTimeout(() => this.#resume(child), ms),

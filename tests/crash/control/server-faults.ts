@@ -8,7 +8,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Random } from "../../simulation/schedule/random.ts";
 import type { StoreServer } from "../database/database.ts";
-import { SESSION_LIFETIME_MS } from "../settings.ts";
 import type { Tally } from "./tally.ts";
 
 const KILL_SHARE = 0.5;
@@ -20,6 +19,7 @@ export class ServerFaults {
   readonly #onChanged: () => void;
   readonly #tally: Tally;
   readonly #random: Random;
+  readonly #sessionLifetimeMs: number;
   #underWay: Promise<void> | null = null;
   readonly #hurry = new AbortController();
 
@@ -27,6 +27,7 @@ export class ServerFaults {
     server: StoreServer;
     tally: Tally;
     random: Random;
+    sessionLifetimeMs: number;
     /** The server has other processes now. */
     onChanged: () => void;
   }) {
@@ -34,6 +35,7 @@ export class ServerFaults {
     this.#onChanged = parts.onChanged;
     this.#tally = parts.tally;
     this.#random = parts.random;
+    this.#sessionLifetimeMs = parts.sessionLifetimeMs;
   }
 
   /** Returns as soon as the server is harmed. False: the last fault is not over. */
@@ -70,7 +72,9 @@ export class ServerFaults {
     const isLong = this.#random.chance(LONG_SHARE);
     this.#tally.serverFaults[isLong ? "stopped long" : "stopped"] += 1;
     this.#server.stop();
-    await this.#pause(isLong ? SESSION_LIFETIME_MS + this.#random.between(100, 1_200) : this.#random.between(20, 700));
+    await this.#pause(
+      isLong ? this.#sessionLifetimeMs + this.#random.between(100, 1_200) : this.#random.between(20, 700),
+    );
     this.#server.resume();
   }
 

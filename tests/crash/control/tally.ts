@@ -18,11 +18,18 @@ export class Tally {
   longStops = 0;
   readonly serverFaults: Record<ServerFault, number> = { killed: 0, stopped: 0, "stopped long": 0 };
   acquires = 0;
+  steps = 0;
+  worstStepMs = 0;
   writes = 0;
 
   hit(action: "kills" | "stops", states: Iterable<StateHit>): void {
     this[action] += 1;
     for (const state of states) this.hits[action][state] += 1;
+  }
+
+  stepped(count: number, worstMs: number): void {
+    this.steps += count;
+    this.worstStepMs = Math.max(this.worstStepMs, worstMs);
   }
 
   violated(what: string): void {

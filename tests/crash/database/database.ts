@@ -9,6 +9,8 @@ export interface Database {
   readonly address: StoreAddress;
   /** How long one step of the store may take; `null`: the store has no such setting. */
   readonly stepMs: number | null;
+  /** The run's faults can make it lose commits that it acknowledged. */
+  readonly losesCommits: boolean;
   /** `null`: a file, which has no process to harm. */
   readonly server: StoreServer | null;
   /** Leftovers and damage, after every process has closed its store. */

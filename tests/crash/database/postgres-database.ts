@@ -15,6 +15,7 @@ const START_AGAIN_MS = 100;
 
 export class PostgresDatabase implements Database {
   readonly stepMs = STEP_MS;
+  readonly losesCommits = false;
   readonly address: PostgresSettings;
   readonly server: StoreServer;
   readonly #server: PostgresServer;

@@ -7,6 +7,7 @@ import type { Database, StoreServer } from "./database.ts";
 
 export class RedisDatabase implements Database {
   readonly stepMs = STEP_MS;
+  readonly losesCommits = false;
   readonly address: RedisSettings;
   readonly server: StoreServer;
   readonly #redis: RedisProcess;

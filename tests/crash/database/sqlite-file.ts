@@ -13,6 +13,7 @@ export class SqliteFile implements Database {
   readonly address: { readonly type: "sqlite"; readonly path: string };
   readonly server = null;
   readonly stepMs = null;
+  readonly losesCommits = false;
   readonly #directory: string;
 
   constructor(directory: string) {

@@ -6,10 +6,12 @@
 import { REGISTRY, type StoreSettings, storeEntry } from "../../../packages/fleet/src/config/registry.ts";
 import type { PostgresSettings } from "../../../packages/fleet/src/store/postgres/settings.ts";
 import type { RedisSettings } from "../../../packages/fleet/src/store/redis/settings.ts";
-import { RowStore } from "../../../packages/fleet/src/store/rows/row-store.ts";
 import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
+import { RowStore } from "../../../packages/fleet/src/store/rows/row-store.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import type { World } from "../../../packages/fleet/src/world/world.ts";
+
+const PATIENCE_MS = 10_000;
 
 /** The settings of a store whose database is a server. */
 export type ServerSettings = PostgresSettings | RedisSettings;
@@ -28,6 +30,11 @@ export async function openStore(address: StoreAddress, world: World): Promise<St
   if (address.type === "redis")
     return new RowStore({ server: await openRows(address, world), world, timeoutMs: address.timeoutMs });
   return storeEntry(REGISTRY, address).open(address, world);
+}
+
+/** For main, which judges: a busy machine is no fault of the store. */
+export function patient(address: StoreAddress): StoreAddress {
+  return "timeoutMs" in address ? { ...address, timeoutMs: PATIENCE_MS } : address;
 }
 
 /** The rows below a store, for a program that commits rows itself. */

@@ -8,21 +8,25 @@
 import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { patiently } from "../database/patiently.ts";
 import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
+import { timesWith } from "../settings.ts";
 import { type ControlCalls, type EngineCalls, encodeError, type Push, type Request, readLines } from "../wire.ts";
 import { Engine } from "./engine.ts";
 import { Peer } from "./peer.ts";
 
 const { CRASH_SOCKET = "", CRASH_STORE = "", CRASH_SEED = "1", CRASH_PLANT, CRASH_LOG = "" } = process.env;
 
-const store = await openStore(parseAddress(CRASH_STORE), systemWorld());
+const address = parseAddress(CRASH_STORE);
+const store = await patiently(() => openStore(address, systemWorld()));
 let control: Peer | null = null;
 /** Processes of the database, which main has started and not ended. */
 let guarded: readonly number[] = [];
 const toMain = (push: Push) => control?.send(push);
 const engine = new Engine({
   store,
+  sessionLifetimeMs: timesWith(address).sessionLifetimeMs,
   seed: Number(CRASH_SEED),
   plant: parsePlant(CRASH_PLANT),
   logPath: CRASH_LOG,
@@ -40,6 +44,7 @@ const orders: { [M in keyof ControlCalls]: (peer: Peer, ...args: Parameters<Cont
   guard: (_, pids) => {
     guarded = pids;
   },
+  rewinding: (_, isRewinding) => engine.checks.rewinding(isRewinding),
   paused: (_, name) => engine.paused(name),
   resumed: (_, name) => engine.resumed(name),
   heal: () => engine.heal(),
