@@ -32,6 +32,8 @@ export class Link {
   readonly #connections = new Set<Connection>();
   #upstream: Upstream;
   #mode: LinkMode = { kind: "open" };
+  /** In both directions. */
+  passedBytes = 0;
   /** Called once, when an answer was cut in the middle. */
   #onReset: (() => void) | null = null;
 
@@ -117,6 +119,9 @@ export class Link {
         onReset?.();
         return onReset !== null;
       },
+      onPassed: (bytes) => {
+        this.passedBytes += bytes;
+      },
       onEnd: () => this.#connections.delete(connection),
     });
     this.#connections.add(connection);
@@ -127,6 +132,7 @@ interface ConnectionParts {
   readonly mode: LinkMode;
   /** Whether this answer is the one to cut in the middle. */
   readonly takeReset: () => boolean;
+  readonly onPassed: (bytes: number) => void;
   readonly onEnd: () => void;
 }
 
@@ -138,13 +144,13 @@ class Connection {
   readonly #onEnd: () => void;
   isReplica = false;
 
-  constructor(client: Socket, server: Socket, { mode, takeReset, onEnd }: ConnectionParts) {
+  constructor(client: Socket, server: Socket, { mode, takeReset, onPassed, onEnd }: ConnectionParts) {
     this.#client = client;
     this.#server = server;
     this.#onEnd = onEnd;
     for (const socket of [client, server]) socket.setNoDelay(true).on("error", () => {});
-    this.#requests = new Flow(client, server);
-    this.#answers = new Flow(server, client);
+    this.#requests = new Flow(client, server, onPassed);
+    this.#answers = new Flow(server, client, onPassed);
     client.on("data", (chunk) => {
       if (chunk.includes("PSYNC")) this.isReplica = true;
       this.#requests.take(chunk);
@@ -191,6 +197,7 @@ class Connection {
 class Flow {
   readonly #from: Socket;
   readonly #to: Socket;
+  readonly #onPassed: (bytes: number) => void;
   readonly #waiting: { readonly chunk: Buffer; readonly due: number }[] = [];
   #mode: LinkMode = { kind: "open" };
   /** Bytes were swallowed, so what follows makes no sense to the receiver. */
@@ -198,9 +205,10 @@ class Flow {
   #isEnded = false;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(from: Socket, to: Socket) {
+  constructor(from: Socket, to: Socket, onPassed: (bytes: number) => void) {
     this.#from = from;
     this.#to = to;
+    this.#onPassed = onPassed;
   }
 
   changed(mode: LinkMode): void {
@@ -236,6 +244,7 @@ class Flow {
         return;
       }
       this.#waiting.shift();
+      this.#onPassed(next.chunk.length);
       if (!this.#to.destroyed && !this.#to.write(next.chunk)) this.#waitForRoom();
     }
     if (this.#isEnded) this.#to.end();
