@@ -41,16 +41,18 @@ export class SimRowStore extends RowStore {
         const { skewMs } = instance.host;
         const step: StoreStep = { by: instance, method: name, args, sentAt: scheduler.now, skewMs };
         audit.asked(step);
-        return steps.run(step, () => method.apply(this, args) as Promise<unknown>).then(
-          (result) => {
-            audit.answered(step, result);
-            return result;
-          },
-          (error: unknown) => {
-            audit.failed(step);
-            throw error;
-          },
-        );
+        return steps
+          .run(step, () => method.apply(this, args) as Promise<unknown>)
+          .then(
+            (result) => {
+              audit.answered(step, result);
+              return result;
+            },
+            (error: unknown) => {
+              audit.failed(step);
+              throw error;
+            },
+          );
       };
       Object.defineProperty(this, name, { value });
     }
