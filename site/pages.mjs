@@ -78,6 +78,7 @@ const GROUPS = {
     "docs/CONCURRENCY.md",
     "docs/THREAT_MODEL.md",
     ...below("backends"),
+    ...below("stores"),
     "docs/SPECIFICATION.md",
     "docs/specification-tests.md",
   ],

@@ -106,7 +106,8 @@ async function factsOf(connection: Connection, signal: AbortSignal): Promise<Ser
   const { version, text, standby, read_only, encoding, standbys, replicas, cluster, now, ...settings } = row ?? {};
   return {
     version: Number(version),
-    versionText: String(text),
+    // Without the name of a distribution's package.
+    versionText: String(text).split(" ")[0] ?? "",
     isStandby: standby === true,
     isReadOnly: read_only === true,
     encoding: String(encoding),

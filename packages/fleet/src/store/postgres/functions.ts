@@ -15,12 +15,21 @@
  * Snapshots
  * - A statement of a function sees what was committed before the statement began. So the checks come after the locks.
  *   The connection asks for READ COMMITTED (`connect.ts`).
- * - Each row has the id of the transaction that wrote it. All transactions below `pg_snapshot_xmin` have ended and are
- *   visible. So a scan goes on from there the next time, and misses no commit that was under way.
+ * - Each commit is remembered with its id, the id of its transaction and the keys that it wrote. A scan of changes reads
+ *   these. All transactions below `pg_snapshot_xmin` have ended and are visible. So a scan goes on from there the next
+ *   time, and misses no commit that was under way.
+ *
+ * Writes
+ * - A row has no index but its key, so that a new version stays on the page of the old one and touches no index.
+ * - A deletion marker is purged together with the commit that made it.
+ *
+ * All functions are PL/pgSQL, which keeps the plans of its statements for a connection. SQL functions are planned in every
+ * call.
  *
  * An incarnation is a period in which sequence numbers and transaction ids only grow: one run of one server on one
  * timeline, with one file of rows. A failover or a restored copy begins another one, in which lost numbers would come
- * again. So the first commit moves the sequence to the present microsecond, and scans from before begin anew.
+ * again. So every new connection, and a commit that finds another file, first moves the sequence to the present
+ * microsecond, and scans from before begin anew. A connection does not outlive the run of its server.
  */
 
 import { COMMITS_KEPT_MS } from "../rows/row-server.ts";
@@ -34,12 +43,15 @@ export function createFunctions(schema: string): string {
   const name = schema.replaceAll("'", "''");
   const keySeed = `hashtextextended('${name}', 0)`;
   const epochLock = `hashtextextended('${name}', 1)`;
+  const incarnation = `left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+    || '.' || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
+    || '.' || pg_relation_filenode('"${schema}".rows')`;
   const nowMs = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
   return `
-CREATE FUNCTION "${schema}".incarnation() RETURNS text LANGUAGE sql STABLE AS $body$
-  SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
-    || '.' || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
-    || '.' || pg_relation_filenode('"${schema}".rows');
+CREATE FUNCTION "${schema}".incarnation() RETURNS text LANGUAGE plpgsql AS $body$
+BEGIN
+  RETURN ${incarnation};
+END
 $body$;
 
 -- Moves the sequence ahead of every number that an earlier incarnation can have given.
@@ -47,36 +59,49 @@ CREATE FUNCTION "${schema}".begin_incarnation() RETURNS void LANGUAGE plpgsql AS
 DECLARE
   v_now bigint := extract(epoch FROM clock_timestamp()) * 1000000;
 BEGIN
-  UPDATE "${schema}".meta SET incarnation = "${schema}".incarnation() WHERE incarnation <> "${schema}".incarnation();
+  UPDATE "${schema}".meta SET incarnation = "${schema}".incarnation(), rows_file = pg_relation_filenode('"${schema}".rows')
+    WHERE incarnation <> "${schema}".incarnation();
   IF FOUND AND nextval('"${schema}".seq') < v_now THEN
     PERFORM setval('"${schema}".seq', v_now);
   END IF;
 END
 $body$;
 
+-- Refuses settings with which a confirmed commit can be lost.
+CREATE FUNCTION "${schema}".check_settings(p_is_durable boolean) RETURNS void LANGUAGE plpgsql AS $body$
+DECLARE
+  v_setting text;
+BEGIN
+  FOREACH v_setting IN ARRAY ARRAY['fsync', 'full_page_writes', 'synchronous_commit'] LOOP
+    IF current_setting(v_setting) = 'off' THEN
+      RAISE EXCEPTION '%', v_setting USING ERRCODE = '${UNSAFE_SETTING}';
+    END IF;
+  END LOOP;
+  IF p_is_durable AND current_setting('synchronous_commit') = 'local' THEN
+    PERFORM set_config('synchronous_commit', 'on', true);
+  END IF;
+END
+$body$;
+
+-- Assignments and long expressions, because PL/pgSQL prepares each expression in each transaction, and PERFORM would run a
+-- query. The answer is JSON.
 CREATE FUNCTION "${schema}".commit_rows(
   p_id text, p_epoch text, p_seen text[], p_seen_at bigint, p_not_after bigint,
-  -- One element of each for every row that is read or written, in the order of the keys.
-  p_keys text[], p_seqs bigint[], p_is_written boolean[], p_bodies text[],
-  p_topics text, p_is_durable boolean,
-  OUT o_kind text, OUT o_seq bigint, OUT o_now bigint, OUT o_epoch text, OUT o_rows json
-) LANGUAGE plpgsql AS $body$
+  -- The rows that are read, in the order of the keys, and which of them are written.
+  p_keys text[], p_seqs bigint[], p_is_written boolean[],
+  p_written text[], p_bodies text[],
+  p_topics text, p_is_durable boolean
+) RETURNS text LANGUAGE plpgsql AS $body$
 DECLARE
+  v_now bigint;
+  v_seq bigint;
   v_hash bigint;
   v_meta record;
   v_done boolean;
 BEGIN
-  IF current_setting('fsync') = 'off' THEN
-    RAISE EXCEPTION 'fsync' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF current_setting('full_page_writes') = 'off' THEN
-    RAISE EXCEPTION 'full_page_writes' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF current_setting('synchronous_commit') = 'off' THEN
-    RAISE EXCEPTION 'synchronous_commit' USING ERRCODE = '${UNSAFE_SETTING}';
-  ELSIF p_is_durable AND current_setting('synchronous_commit') = 'local' THEN
-    PERFORM set_config('synchronous_commit', 'on', true);
+  IF current_setting('fsync') || current_setting('full_page_writes') || current_setting('synchronous_commit') <> 'ononon' THEN
+    PERFORM "${schema}".check_settings(p_is_durable);
   END IF;
-
-  -- Assignments, because PERFORM would run a query for each.
   IF cardinality(p_keys) > ${LOCKED_KEYS_MAX} THEN
     v_done := pg_advisory_xact_lock(${epochLock}) IS NULL;
   ELSE
@@ -91,113 +116,118 @@ BEGIN
     END LOOP;
   END IF;
 
-  o_now := ${nowMs};
-  SELECT meta.epoch, meta.incarnation <> "${schema}".incarnation() AS is_first,
+  v_now := ${nowMs};
+  SELECT meta.epoch, meta.rows_file,
     (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq,
-    EXISTS (
-      SELECT FROM unnest(p_seen) AS seen
-      WHERE NOT EXISTS (SELECT FROM "${schema}".commits WHERE commits.id = seen)
-    ) AS has_lost,
     (
-      SELECT json_agg(json_build_array(read.key, coalesce(rows.seq, 0), rows.body))
+      SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body))
       FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
       WHERE coalesce(rows.seq, 0) <> read.seq
     ) AS changed
     INTO STRICT v_meta FROM "${schema}".meta;
   IF v_meta.epoch <> p_epoch THEN
-    o_kind := 'new-epoch';
-    o_epoch := v_meta.epoch;
-    RETURN;
+    RETURN json_build_object('kind', 'new-epoch', 'epoch', v_meta.epoch, 'now', v_now);
   END IF;
   IF v_meta.known_seq IS NOT NULL THEN
     -- The first answer may not have waited for the replicas. A write waits for them, with all that came before it.
     UPDATE "${schema}".commits SET seq = seq WHERE id = p_id;
-    o_kind := 'committed';
-    o_seq := v_meta.known_seq;
-    RETURN;
+    RETURN '{"kind":"committed","seq":' || v_meta.known_seq || ',"now":' || v_now || '}';
   END IF;
-  IF v_meta.has_lost AND p_seen_at > o_now - ${COMMITS_KEPT_MS / 2} THEN
-    o_kind := 'rewound';
-    RETURN;
+  IF cardinality(p_seen) > 0 AND p_seen_at > v_now - ${COMMITS_KEPT_MS / 2} THEN
+    IF EXISTS (
+      SELECT FROM unnest(p_seen) AS seen WHERE NOT EXISTS (SELECT FROM "${schema}".commits WHERE commits.id = seen)
+    ) THEN
+      RETURN json_build_object('kind', 'rewound', 'now', v_now);
+    END IF;
   END IF;
-  IF o_now > p_not_after THEN
-    o_kind := 'late';
-    RETURN;
+  IF v_now > p_not_after THEN
+    RETURN json_build_object('kind', 'late', 'now', v_now);
   END IF;
   IF v_meta.changed IS NOT NULL THEN
-    o_kind := 'conflict';
-    o_rows := v_meta.changed;
-    RETURN;
+    RETURN json_build_object('kind', 'conflict', 'rows', v_meta.changed, 'now', v_now);
+  END IF;
+  IF p_written = '{}' THEN
+    -- It only checks: nothing to remember, and nothing to write to the disk.
+    SELECT last_value INTO STRICT v_seq FROM "${schema}".seq;
+    RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
   END IF;
 
-  o_kind := 'committed';
-  IF true = ANY (p_is_written) IS NOT TRUE THEN
-    -- It only checks: nothing to remember, and nothing to write to the disk.
-    SELECT last_value INTO STRICT o_seq FROM "${schema}".seq;
-    RETURN;
-  END IF;
-  IF v_meta.is_first THEN
+  IF v_meta.rows_file <> pg_relation_filenode('"${schema}".rows') THEN
     PERFORM "${schema}".begin_incarnation();
   END IF;
-  o_seq := nextval('"${schema}".seq');
-  INSERT INTO "${schema}".commits (id, seq, at) VALUES (p_id, o_seq, o_now);
-  INSERT INTO "${schema}".rows (key, seq, xid, at, body)
-    SELECT written.key, o_seq, pg_current_xact_id(), o_now, written.body
-    FROM unnest(p_keys, p_bodies, p_is_written) AS written(key, body, is_written) WHERE is_written
-    ON CONFLICT (key) DO UPDATE
-    SET seq = excluded.seq, xid = excluded.xid, at = excluded.at, body = excluded.body;
+  v_seq := nextval('"${schema}".seq');
+  WITH logged AS (
+    INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written)
+  )
+  INSERT INTO "${schema}".rows (key, seq, body)
+    SELECT written.key, v_seq, written.body FROM unnest(p_written, p_bodies) AS written(key, body)
+    ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, body = excluded.body;
   -- A notification makes the commits of the whole database wait for each other.
   IF p_topics <> '' THEN
     v_done := pg_notify('${topicChannel(name)}', p_topics) IS NULL;
   END IF;
+  RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
 END
 $body$;
 
-CREATE FUNCTION "${schema}".read_rows(p_keys text[], OUT o_now bigint, OUT o_epoch text, OUT o_rows json)
-LANGUAGE sql STABLE AS $body$
-  SELECT ${nowMs}, meta.epoch, (
-    SELECT json_agg(json_build_array(wanted.key, coalesce(rows.seq, 0), rows.body) ORDER BY wanted.place)
-    FROM unnest(p_keys) WITH ORDINALITY AS wanted(key, place) LEFT JOIN "${schema}".rows ON rows.key = wanted.key
-  ) FROM "${schema}".meta;
+CREATE FUNCTION "${schema}".read_rows(p_keys text[]) RETURNS json LANGUAGE plpgsql AS $body$
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'rows', (
+      SELECT json_agg(json_build_object('key', wanted.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body) ORDER BY place)
+      FROM unnest(p_keys) WITH ORDINALITY AS wanted(key, place) LEFT JOIN "${schema}".rows ON rows.key = wanted.key
+    )) FROM "${schema}".meta
+  );
+END
 $body$;
 
--- Every row that exists, in the order of keys. o_low: where a scan of changes goes on afterwards.
-CREATE FUNCTION "${schema}".scan_all(
-  p_after text, p_limit integer,
-  OUT o_now bigint, OUT o_epoch text, OUT o_incarnation text, OUT o_low text, OUT o_purged text, OUT o_rows json
-) LANGUAGE sql STABLE AS $body$
-  SELECT ${nowMs}, meta.epoch, "${schema}".incarnation(), pg_snapshot_xmin(pg_current_snapshot())::text,
-    meta.purged_xid::text, (
-      SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
-        SELECT key, seq, body, xid FROM "${schema}".rows WHERE key > p_after AND body IS NOT NULL ORDER BY key LIMIT p_limit
-      ) AS page
-    ) FROM "${schema}".meta;
+-- Every row that exists, in the order of keys. 'low': where a scan of changes goes on afterwards.
+CREATE FUNCTION "${schema}".scan_all(p_after text, p_limit integer) RETURNS json LANGUAGE plpgsql AS $body$
+DECLARE
+  v_incarnation text := ${incarnation};
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+        SELECT json_agg(json_build_array(page.key, page.seq, page.body, '0')) FROM (
+          SELECT key, seq, body FROM "${schema}".rows WHERE key > p_after AND body IS NOT NULL ORDER BY key LIMIT p_limit
+        ) AS page
+      )) FROM "${schema}".meta
+  );
+END
 $body$;
 
--- Every row that was written by the transaction p_xid or a later one, also deleted rows.
-CREATE FUNCTION "${schema}".scan_changes(
-  p_xid text, p_after text, p_limit integer,
-  OUT o_now bigint, OUT o_epoch text, OUT o_incarnation text, OUT o_low text, OUT o_purged text, OUT o_rows json
-) LANGUAGE sql STABLE AS $body$
-  SELECT ${nowMs}, meta.epoch, "${schema}".incarnation(), pg_snapshot_xmin(pg_current_snapshot())::text,
-    meta.purged_xid::text, (
-      SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
-        SELECT key, seq, body, xid FROM "${schema}".rows
-        WHERE (xid, key) > (p_xid::xid8, p_after) ORDER BY xid, key LIMIT p_limit
-      ) AS page
-    ) FROM "${schema}".meta;
+-- Every row that was written by the transaction p_xid or a later one, also deleted rows. A row that was written again
+-- comes with its last write.
+CREATE FUNCTION "${schema}".scan_changes(p_xid text, p_after text, p_limit integer) RETURNS json
+LANGUAGE plpgsql AS $body$
+DECLARE
+  v_incarnation text := ${incarnation};
+BEGIN
+  RETURN (
+    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+        SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
+          SELECT written.key, commits.seq, rows.body, commits.xid
+          FROM "${schema}".commits CROSS JOIN LATERAL unnest(commits.keys) AS written(key)
+          LEFT JOIN "${schema}".rows ON rows.key = written.key
+          WHERE commits.xid >= p_xid::xid8 AND (commits.xid > p_xid::xid8 OR written.key COLLATE "C" > p_after)
+            AND coalesce(rows.seq, commits.seq) = commits.seq
+          ORDER BY commits.xid, written.key COLLATE "C" LIMIT p_limit
+        ) AS page
+      )) FROM "${schema}".meta
+  );
+END
 $body$;
 
 -- Drops the rows of an epoch, except those of p_kept. The caller has the lock of the epoch alone.
 CREATE FUNCTION "${schema}".replace_epoch(p_next text, p_kept text[]) RETURNS void LANGUAGE plpgsql AS $body$
-DECLARE
-  v_seq bigint;
 BEGIN
   PERFORM "${schema}".begin_incarnation();
-  v_seq := nextval('"${schema}".seq');
-  UPDATE "${schema}".rows SET body = NULL, seq = v_seq, xid = pg_current_xact_id(), at = ${nowMs}
-    WHERE body IS NOT NULL AND NOT EXISTS (SELECT FROM unnest(p_kept) AS kept WHERE starts_with(key, kept || '/'));
-  UPDATE "${schema}".meta SET epoch = p_next;
+  DELETE FROM "${schema}".rows
+    WHERE NOT EXISTS (SELECT FROM unnest(p_kept) AS kept WHERE starts_with(key, kept || '/'));
+  -- Scans begin anew.
+  UPDATE "${schema}".meta SET epoch = p_next, purged_xid = pg_current_xact_id();
 END
 $body$;
 
@@ -219,38 +249,36 @@ BEGIN
   PERFORM pg_advisory_xact_lock(${epochLock});
   IF (SELECT cluster FROM "${schema}".meta) <> p_cluster THEN
     PERFORM "${schema}".replace_epoch(p_next, p_kept);
-    UPDATE "${schema}".rows SET xid = pg_current_xact_id();
-    UPDATE "${schema}".meta SET cluster = p_cluster, purged_xid = '0';
+    DELETE FROM "${schema}".commits;
+    DELETE FROM "${schema}".rows WHERE body IS NULL;
+    UPDATE "${schema}".meta SET cluster = p_cluster;
   END IF;
 END
 $body$;
 
--- Forgets old ids and deletion markers, at most p_limit of each. Returns whether more are left. A marker that the next
--- scan may still need stays.
-CREATE FUNCTION "${schema}".purge(p_commits_kept_ms bigint, p_markers_kept_ms bigint, p_limit integer) RETURNS boolean
-LANGUAGE plpgsql AS $body$
+-- Forgets old commits and their deletion markers, at most p_limit. Returns whether more are left. What the next scan may
+-- still need stays.
+CREATE FUNCTION "${schema}".purge(p_kept_ms bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $body$
 DECLARE
-  v_now bigint := ${nowMs};
-  v_commits bigint;
-  v_markers bigint;
-  v_xid xid8;
+  v_before bigint := ${nowMs} - p_kept_ms;
+  v_gone record;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtextextended('${name}', 2)) THEN
     RETURN false;
   END IF;
-  DELETE FROM "${schema}".commits WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM "${schema}".commits WHERE at < v_now - p_commits_kept_ms LIMIT p_limit FOR UPDATE SKIP LOCKED
-  ));
-  GET DIAGNOSTICS v_commits = ROW_COUNT;
   WITH gone AS (
-    DELETE FROM "${schema}".rows WHERE key = ANY (ARRAY(
-      SELECT key FROM "${schema}".rows
-      WHERE body IS NULL AND at < v_now - p_markers_kept_ms AND xid < pg_snapshot_xmin(pg_current_snapshot())
-      LIMIT p_limit FOR UPDATE SKIP LOCKED
-    )) AND body IS NULL RETURNING xid
-  ) SELECT count(*), max(xid) INTO v_markers, v_xid FROM gone;
-  UPDATE "${schema}".meta SET purged_xid = v_xid WHERE v_xid > purged_xid;
-  RETURN v_commits = p_limit OR v_markers = p_limit;
+    DELETE FROM "${schema}".commits WHERE id = ANY (ARRAY(
+      SELECT id FROM "${schema}".commits
+      WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) AND at < v_before
+      ORDER BY xid LIMIT p_limit FOR UPDATE SKIP LOCKED
+    )) RETURNING seq, xid, keys
+  ), markers AS (
+    DELETE FROM "${schema}".rows USING gone CROSS JOIN LATERAL unnest(gone.keys) AS written(key)
+    WHERE rows.key = written.key AND rows.seq = gone.seq AND rows.body IS NULL
+  )
+  SELECT count(*) AS count, max(xid) AS xid INTO STRICT v_gone FROM gone;
+  UPDATE "${schema}".meta SET purged_xid = v_gone.xid WHERE v_gone.xid > purged_xid;
+  RETURN v_gone.count = p_limit;
 END
 $body$;
 `;

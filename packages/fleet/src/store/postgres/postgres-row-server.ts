@@ -44,17 +44,17 @@ const TOPICS_BYTES_MAX = 7_900;
 /** Creating tables takes longer than a call, and happens once. */
 const OPEN_TIMEOUT_MS = 60_000;
 
-/** A row as the functions return it. */
-type RowTuple = readonly [key: RowKey, seq: number, body: string | null];
-type PageTuple = readonly [...RowTuple, xid: string];
+interface ReadResult extends Omit<ReadAnswer, "rows"> {
+  readonly rows: readonly Row[] | null;
+}
 
 interface PageResult {
-  readonly o_now: string;
-  readonly o_epoch: string;
-  readonly o_incarnation: string;
-  readonly o_low: string;
-  readonly o_purged: string;
-  readonly o_rows: readonly PageTuple[] | null;
+  readonly now: number;
+  readonly epoch: Epoch;
+  readonly incarnation: string;
+  readonly low: string;
+  readonly purged: string;
+  readonly rows: readonly (readonly [key: RowKey, seq: number, body: string | null, xid: string])[] | null;
 }
 
 /** Connects, checks the server, and creates or migrates the tables. Rejects with `store_unavailable` or `store_corrupt`. */
@@ -122,24 +122,19 @@ export class PostgresRowServer implements RowServer {
       keys,
       keys.map((key) => commit.reads.get(key) ?? null),
       keys.map((key) => commit.writes.has(key)),
-      keys.map((key) => commit.writes.get(key) ?? null),
+      [...commit.writes.keys()],
+      [...commit.writes.values()],
       topics.length > TOPICS_BYTES_MAX ? "*" : topics,
       commit.isDurable,
     ];
-    const sql = `SELECT * FROM "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`;
-    const row = await this.#ask<CommitResult>("commit", sql, values, signal);
-    return commitAnswer(row);
+    const sql = `SELECT "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS answer`;
+    return JSON.parse(await this.#ask<string>("commit", sql, values, signal)) as CommitAnswer;
   }
 
   async read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
-    const sql = `SELECT * FROM "${this.#settings.schema}".read_rows($1)`;
-    const row = await this.#ask<{ o_now: string; o_epoch: string; o_rows: readonly RowTuple[] | null }>(
-      "read",
-      sql,
-      [keys],
-      signal,
-    );
-    return { rows: (row.o_rows ?? []).map(rowOf), epoch: row.o_epoch as Epoch, now: Number(row.o_now) };
+    const sql = `SELECT "${this.#settings.schema}".read_rows($1) AS answer`;
+    const answer = await this.#ask<ReadResult>("read", sql, [keys], signal);
+    return { ...answer, rows: answer.rows ?? [] };
   }
 
   async scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
@@ -148,19 +143,18 @@ export class PostgresRowServer implements RowServer {
     if (since !== null && position === null) return null;
     if (position === null || position.phase === "all") {
       const after = position?.key ?? "";
-      const sql = `SELECT * FROM "${schema}".scan_all($1, $2)`;
+      const sql = `SELECT "${schema}".scan_all($1, $2) AS answer`;
       const page = await this.#ask<PageResult>("scan", sql, [after, limit], signal);
       return pageOf(page, position, limit);
     }
-    const sql = `SELECT * FROM "${schema}".scan_changes($1, $2, $3)`;
+    const sql = `SELECT "${schema}".scan_changes($1, $2, $3) AS answer`;
     const page = await this.#ask<PageResult>("scan", sql, [position.xid, position.key, limit], signal);
     return pageOf(page, position, limit);
   }
 
   async beginEpoch(known: Epoch, next: Epoch, signal: AbortSignal): Promise<Epoch> {
-    const sql = `SELECT "${this.#settings.schema}".begin_epoch($1, $2, $3) AS epoch`;
-    const { epoch } = await this.#ask<{ epoch: string }>("beginEpoch", sql, [known, next, KEPT_TABLES], signal);
-    return epoch as Epoch;
+    const sql = `SELECT "${this.#settings.schema}".begin_epoch($1, $2, $3) AS answer`;
+    return this.#ask<Epoch>("beginEpoch", sql, [known, next, KEPT_TABLES], signal);
   }
 
   subscribe(listener: (topic: Topic | "*") => void): () => void {
@@ -174,20 +168,16 @@ export class PostgresRowServer implements RowServer {
     this.#pool.close();
   }
 
-  /** One statement with one row as its answer, prepared once per connection. */
-  async #ask<Answer extends object>(
-    operation: string,
-    sql: string,
-    values: readonly unknown[],
-    signal: AbortSignal,
-  ): Promise<Answer> {
-    const limit = deadline(this.#world, this.#settings.timeoutMs);
-    const both = AbortSignal.any([signal, limit.signal]);
+  /** One statement with one value as its answer, prepared once per connection. The server's functions are our own. */
+  async #ask<Answer>(operation: string, sql: string, values: readonly unknown[], signal: AbortSignal): Promise<Answer> {
+    const limit = deadline(this.#world, this.#settings.timeoutMs, signal);
     try {
-      const call = { name: operation + values.length, signal: both };
-      const [row] = await this.#pool.use(both, (connection) => connection.query<Answer>(sql, values, call));
+      const call = { name: operation + values.length, signal: limit.signal };
+      const [row] = await this.#pool.use(limit.signal, (connection) =>
+        connection.query<{ answer: Answer }>(sql, values, call),
+      );
       if (row === undefined) throw unavailable(operation, "the server answered without a row; its schema is damaged");
-      return row;
+      return row.answer;
     } catch (error) {
       throw translated(error, operation);
     } finally {
@@ -227,25 +217,10 @@ export class PostgresRowServer implements RowServer {
   }
 
   /** Forgets what is older than promised, at most one batch. Returns whether more is left. */
-  async purgeBatch(commitsKeptMs = COMMITS_KEPT_MS, markersKeptMs = MARKERS_KEPT_MS): Promise<boolean> {
-    const sql = `SELECT "${this.#settings.schema}".purge($1, $2, $3) AS more`;
-    const { signal } = new AbortController();
-    const { more } = await this.#ask<{ more: boolean }>(
-      "purge",
-      sql,
-      [commitsKeptMs, markersKeptMs, PURGE_BATCH],
-      signal,
-    );
-    return more;
+  purgeBatch(keptMs = Math.max(COMMITS_KEPT_MS, MARKERS_KEPT_MS)): Promise<boolean> {
+    const sql = `SELECT "${this.#settings.schema}".purge($1, $2) AS answer`;
+    return this.#ask<boolean>("purge", sql, [keptMs, PURGE_BATCH], new AbortController().signal);
   }
-}
-
-interface CommitResult {
-  readonly o_kind: CommitAnswer["kind"];
-  readonly o_seq: string | null;
-  readonly o_now: string;
-  readonly o_epoch: string | null;
-  readonly o_rows: readonly RowTuple[] | null;
 }
 
 export function promiseOf(facts: ServerFacts): RowServer["promise"] {
@@ -254,7 +229,10 @@ export function promiseOf(facts: ServerFacts): RowServer["promise"] {
   return synchronousCommit === "on" || synchronousCommit === "remote_apply" ? "linearizable" : "may-rewind";
 }
 
-/** Rows that a dump brought from another cluster, database or schema begin a new epoch. */
+/**
+ * Before the first commit of a connection. Another run of the server begins another incarnation. Rows that a dump brought
+ * from another cluster, database or schema begin a new epoch.
+ */
 async function adoptCluster(
   connection: Connection,
   { schema }: PostgresSettings,
@@ -263,36 +241,23 @@ async function adoptCluster(
   signal?: AbortSignal,
 ): Promise<void> {
   const call = signal === undefined ? {} : { signal };
-  const [found] = await connection.query<{ known: string; present: string }>(
-    `SELECT cluster AS known, $1 || '.' || to_regclass($2)::oid AS present FROM "${schema}".meta`,
+  const [found] = await connection.query<{ known: string; present: string; is_new: boolean }>(
+    `SELECT cluster AS known, $1 || '.' || to_regclass($2)::oid AS present,
+      incarnation <> "${schema}".incarnation() AS is_new FROM "${schema}".meta`,
     [cluster, `"${schema}".rows`],
     call,
   );
+  if (found?.is_new === true) await connection.query(`SELECT "${schema}".begin_incarnation()`, [], call);
   if (found === undefined || found.known === found.present) return;
   const values = [found.present, world.randomHex(16), KEPT_TABLES];
   await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);
 }
 
-function commitAnswer({ o_kind, o_seq, o_now, o_epoch, o_rows }: CommitResult): CommitAnswer {
-  const now = Number(o_now);
-  switch (o_kind) {
-    case "committed":
-      return { kind: o_kind, seq: Number(o_seq), now };
-    case "conflict":
-      return { kind: o_kind, rows: (o_rows ?? []).map(rowOf), now };
-    case "new-epoch":
-      return { kind: o_kind, epoch: o_epoch as Epoch, now };
-    case "rewound":
-    case "late":
-      return { kind: o_kind, now };
-  }
-}
-
 /** `null`: the position is of another incarnation, or markers after it are gone. */
 function pageOf(page: PageResult, from: Position | null, limit: number): Page | null {
-  const { o_incarnation: incarnation, o_low: low } = page;
-  if (from !== null && !isCurrent(from, incarnation, page.o_purged)) return null;
-  const tuples = page.o_rows ?? [];
+  const { incarnation, low, epoch, now } = page;
+  if (from !== null && !isCurrent(from, incarnation, page.purged)) return null;
+  const tuples = page.rows ?? [];
   const last = tuples.at(-1);
   // What was under way at the first page may have been passed by the pages after it.
   const next = from?.next ?? low;
@@ -307,21 +272,27 @@ function pageOf(page: PageResult, from: Position | null, limit: number): Page | 
     rows: tuples.map(([key, seq, body]) => ({ key, seq, body })),
     cursor: cursorText(position),
     more,
-    epoch: page.o_epoch as Epoch,
-    now: Number(page.o_now),
+    epoch,
+    now,
   };
-}
-
-function rowOf([key, seq, body]: RowTuple): Row {
-  return { key, seq, body };
 }
 
 function translated(error: unknown, operation: string): unknown {
   return error instanceof ServerFailure ? unavailable(operation, error.failure.problem) : error;
 }
 
-function deadline(world: World, ms: number): { readonly signal: AbortSignal; cancel(): void } {
+/** A signal that aborts after `ms`, or with `parent`. (`AbortSignal.any` costs several times as much.) */
+function deadline(world: World, ms: number, parent?: AbortSignal): { readonly signal: AbortSignal; cancel(): void } {
   const controller = new AbortController();
-  const timer = world.timer(ms, () => controller.abort(), { background: true });
-  return { signal: controller.signal, cancel: () => timer.cancel() };
+  const abort = () => controller.abort();
+  const timer = world.timer(ms, abort, { background: true });
+  if (parent?.aborted === true) abort();
+  else parent?.addEventListener("abort", abort, { once: true });
+  return {
+    signal: controller.signal,
+    cancel() {
+      timer.cancel();
+      parent?.removeEventListener("abort", abort);
+    },
+  };
 }

@@ -23,16 +23,15 @@ const MIGRATIONS: readonly ((schema: string) => string)[] = [
   (schema) => `
 CREATE TABLE "${schema}".meta (
   one integer PRIMARY KEY CHECK (one = 1), version integer NOT NULL, min_reader integer NOT NULL, epoch text NOT NULL,
-  cluster text NOT NULL, incarnation text NOT NULL, purged_xid xid8 NOT NULL
+  cluster text NOT NULL, incarnation text NOT NULL, rows_file oid NOT NULL, purged_xid xid8 NOT NULL
 );
 -- Room in each page for the next version of its rows.
-CREATE TABLE "${schema}".rows (
-  key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, xid xid8 NOT NULL, at bigint NOT NULL, body text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
-CREATE INDEX rows_by_xid ON "${schema}".rows (xid, key);
-CREATE INDEX rows_deleted ON "${schema}".rows (at) WHERE body IS NULL;
-CREATE TABLE "${schema}".commits (id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, at bigint NOT NULL)
-  WITH (autovacuum_vacuum_scale_factor = 0.1);
+CREATE TABLE "${schema}".rows (key text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, body text)
+  WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+CREATE TABLE "${schema}".commits (
+  id text COLLATE "C" PRIMARY KEY, seq bigint NOT NULL, at bigint NOT NULL, xid xid8 NOT NULL, keys text[] NOT NULL
+) WITH (autovacuum_vacuum_scale_factor = 0.1);
+CREATE INDEX commits_by_xid ON "${schema}".commits (xid);
 -- Commits are fewer than microseconds, so the present microsecond is ahead of every number ever given.
 CREATE SEQUENCE "${schema}".seq AS bigint;
 SELECT setval('"${schema}".seq', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
@@ -94,8 +93,8 @@ async function createSchema(connection: Connection, schema: string): Promise<voi
 }
 
 async function insertMeta(connection: Connection, schema: string, cluster: string, epoch: string): Promise<void> {
-  const sql = `INSERT INTO "${schema}".meta (one, version, min_reader, epoch, cluster, incarnation, purged_xid)
-    VALUES (1, 0, 1, $1, $2 || '.' || to_regclass($3)::oid, "${schema}".incarnation(), '0')`;
+  const sql = `INSERT INTO "${schema}".meta (one, version, min_reader, epoch, cluster, incarnation, rows_file, purged_xid)
+    VALUES (1, 0, 1, $1, $2 || '.' || to_regclass($3)::oid, "${schema}".incarnation(), pg_relation_filenode($3), '0')`;
   await connection.query(sql, [epoch, cluster, `"${schema}".rows`]);
 }
 

@@ -5,8 +5,12 @@ import { type Epoch, isSandlotError } from "@sandlot/contract";
 import { openPostgresRowServer, type PostgresRowServer } from "../../../src/store/postgres/postgres-row-server.ts";
 import type { PostgresSettings } from "../../../src/store/postgres/settings.ts";
 import type { Commit, RowKey } from "../../../src/store/rows/row-server.ts";
+import { RowStore } from "../../../src/store/rows/row-store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { RowServerHarness } from "../../../src/testing/row-server-suite.ts";
+import type { StoreHarness } from "../../../src/testing/store-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
+import type { World } from "../../../src/world/world.ts";
 import { BreakableProxy } from "./breakable-proxy.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 
@@ -39,10 +43,7 @@ export async function openRows(server: PostgresServer): Promise<RowServerHarness
       return async () => restore();
     },
     async age(ms) {
-      await server.admin(
-        `UPDATE "${schema}".commits SET at = at - ${ms}; UPDATE "${schema}".rows SET at = at - ${ms}`,
-        "app",
-      );
+      await server.admin(`UPDATE "${schema}".commits SET at = at - ${ms}`, "app");
       while (await opened[0]?.purgeBatch());
     },
     async dispose() {
@@ -133,4 +134,28 @@ export async function until<T>(call: () => Promise<T>): Promise<T> {
       await sleep(50);
     }
   }
+}
+
+/** A whole store on a schema of its own. */
+export async function openStore(server: PostgresServer, using: World = world): Promise<StoreHarness> {
+  const settings = server.settings({ schema: newSchema() });
+  const opened: Store[] = [];
+  const open = async () => {
+    const store = new RowStore({ server: await openPostgresRowServer(settings, using), world: using });
+    opened.push(store);
+    return store;
+  };
+  return {
+    store: await open(),
+    second: open,
+    // The loss of a database: another one takes its place while it is in use.
+    async empty() {
+      await server.admin(`DROP SCHEMA "${settings.schema}" CASCADE`, "app");
+      await (await openPostgresRowServer(settings, using)).close();
+    },
+    async dispose() {
+      await Promise.all(opened.map((store) => store.close()));
+      await server.admin(`DROP SCHEMA "${settings.schema}" CASCADE`, "app");
+    },
+  };
 }
