@@ -79,9 +79,22 @@ export const FAULT_KINDS = [
   "purged-before-the-loss",
   "looked-before-recovery",
   "confirm-lost",
+  // Of runs with several engines.
+  "partition-host-store",
+  "partition-host-engine",
+  "engine-unreachable",
+  // Of runs on rows.
+  "row-conflict",
+  "row-commit-retried",
+  "row-commit-late",
+  "row-cursor-too-old",
+  "store-rewound",
+  "rewind-noticed",
 ] as const;
 /** The first of the later kinds. */
 const LATER = FAULT_KINDS.indexOf("store-answer-late");
+/** The first of those that came with several engines. */
+const LATEST = FAULT_KINDS.indexOf("partition-host-store");
 
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
@@ -123,12 +136,14 @@ export class Faults {
   healed = false;
   readonly #random: Random;
   readonly #more: Random;
+  readonly #latest: Random;
   readonly #rates = new Map<FaultKind, number>();
   readonly fired = new Map<FaultKind, number>();
 
-  constructor(random: Random, more: Random = random) {
+  constructor(random: Random, more: Random = random, latest: Random = more) {
     this.#random = random;
     this.#more = more;
+    this.#latest = latest;
     for (const kind of FAULT_KINDS) {
       const full = CALL_RATES[kind];
       const share = this.#randomFor(kind).unit();
@@ -145,7 +160,8 @@ export class Faults {
   }
 
   #randomFor(kind: FaultKind): Random {
-    return FAULT_KINDS.indexOf(kind) >= LATER ? this.#more : this.#random;
+    const index = FAULT_KINDS.indexOf(kind);
+    return index >= LATEST ? this.#latest : index >= LATER ? this.#more : this.#random;
   }
 
   /** Counts an event of the workload. */

@@ -3,9 +3,12 @@
  * every thread once more, close with destroy, and check that nothing is left.
  */
 
+import type { SandboxRecord } from "../../packages/fleet/src/store/record.ts";
 import type { Violation } from "./checks/findings.ts";
 import { LivenessChecks } from "./checks/liveness-checks.ts";
+import type { Instance } from "./process/instance.ts";
 import { Simulation } from "./simulation.ts";
+import type { ThreadName } from "./workload/threads.ts";
 import { Workload } from "./workload/workload.ts";
 
 export interface RunResult {
@@ -16,6 +19,7 @@ export interface RunResult {
   readonly faults: Readonly<Record<string, number>>;
   readonly moves: Readonly<Record<string, number>>;
   readonly checks: Readonly<Record<string, number>>;
+  readonly exceptions: Readonly<Record<string, number>>;
   readonly trace: readonly string[] | null;
 }
 
@@ -75,6 +79,7 @@ async function walk(simulation: Simulation, seed: number): Promise<RunResult> {
     faults: Object.fromEntries(faults.fired),
     moves: Object.fromEntries(findings.moves),
     checks: Object.fromEntries(findings.evaluated),
+    exceptions: Object.fromEntries(findings.exceptions),
     trace: trace.lines,
   };
 }
@@ -85,6 +90,7 @@ async function heal(simulation: Simulation, workload: Workload, liveness: Livene
   trace.add("----", "heal");
   faults.healed = true;
   outage.until = 0;
+  simulation.partitions.heal();
   simulation.wake(simulation.hosts);
   for (const instance of simulation.instances) {
     instance.process.ambush = null;
@@ -121,8 +127,9 @@ async function comeBack(simulation: Simulation, workload: Workload, liveness: Li
   for (const thread of workload.threads) {
     const until = scheduler.now + COMEBACK_MS;
     let back = false;
+    let isCrowded = false;
     while (!back && scheduler.now < until) {
-      const [instance] = simulation.open().slice(-1);
+      const instance = instanceFor(simulation, thread);
       if (instance === undefined) break;
       let done = false;
       const wish = { thread, user: thread.user, timeoutMs: 10_000, ttlMs: null, abortAfterMs: null };
@@ -135,10 +142,32 @@ async function comeBack(simulation: Simulation, workload: Workload, liveness: Li
           done = true;
         });
       });
+      isCrowded ||= isCrowdedOut(simulation, thread);
       await scheduler.run(scheduler.now + 12_000, () => done);
     }
-    liveness.checkCameBack(`${thread.user}/${thread.thread}`, back);
+    if (back || !isCrowded) liveness.checkCameBack(`${thread.user}/${thread.thread}`, back);
   }
+}
+
+/** The last one that reaches the thread's engine. */
+function instanceFor(simulation: Simulation, { user, thread }: ThreadName): Instance | undefined {
+  const home = simulation.truth.homes.get(`${user}/${thread}`)?.engine ?? null;
+  return simulation.open().findLast(({ engine }) => home === null || engine === home);
+}
+
+/** No instance ends the unused sandboxes of another engine, so they may fill the fleet's or the user's room. */
+function isCrowdedOut({ truth, settings, engines }: Simulation, { user, thread }: ThreadName): boolean {
+  const { limits } = settings;
+  const userMax = truth.userMax(user);
+  const home = truth.homes.get(`${user}/${thread}`)?.engine;
+  if (!engines.isShared || limits.mode === "soft") return false;
+  const records = truth.tables.records();
+  const own = records.filter((record) => record.user === user);
+  const isOther = ({ engine }: SandboxRecord) => engine !== home;
+  return (
+    (records.length >= limits.max && records.some(isOther)) ||
+    (userMax > 0 && own.length >= userMax && own.some(isOther))
+  );
 }
 
 /** The pool is refilled at intervals, and may just have lost a blank. */

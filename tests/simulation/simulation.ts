@@ -1,4 +1,4 @@
-/** One run: a store, an engine, several instances and every event that hits them, all from one seed. */
+/** One run: a store, one or more engines, several instances and every event that hits them, all from one seed. */
 
 import { type FleetId, type InstanceId, isSandlotError, type SandboxId } from "@sandlot/contract";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
@@ -11,28 +11,39 @@ import { FactChecks } from "./checks/fact-checks.ts";
 import { Findings } from "./checks/findings.ts";
 import { LeaseChecks } from "./checks/lease-checks.ts";
 import { PromiseChecks } from "./checks/promise-checks.ts";
+import { addressOf, ReachChecks } from "./checks/reach-checks.ts";
 import { StoreChecks } from "./checks/store-checks.ts";
 import { Truth } from "./checks/truth.ts";
+import { Engines } from "./engine/engines.ts";
 import { EngineLedger } from "./engine/ledger.ts";
 import { type EngineParts, SimBackend } from "./engine/sim-backend.ts";
 import { Faults } from "./faults.ts";
 import { Calls } from "./process/calls.ts";
 import { Host } from "./process/host.ts";
 import { Instance } from "./process/instance.ts";
+import { Partitions } from "./process/partitions.ts";
 import { Process } from "./process/process.ts";
 import { SimWorld } from "./process/sim-world.ts";
 import { Random } from "./schedule/random.ts";
 import { Scheduler } from "./schedule/scheduler.ts";
 import { Trace } from "./schedule/trace.ts";
+import { SimRowStore } from "./store/sim-row-store.ts";
+import { SimRows } from "./store/sim-rows.ts";
 import { type Outage, SimStore, type StoreParts } from "./store/sim-store.ts";
 import { WatchedTables } from "./store/watched-tables.ts";
-import { drawSettings } from "./workload/draw-settings.ts";
+import { type DrawnEngines, drawEngines } from "./workload/draw-engines.ts";
+import { drawRows } from "./workload/draw-rows.ts";
+import { drawSettings, forEngines } from "./workload/draw-settings.ts";
 
 /** One in so many seeds runs on SQLite's rows, in memory. */
 const SQLITE_EVERY = 20;
-const HOSTS = ["north", "north", "south"] as const;
+const HOSTS = ["north", "south", "east"] as const;
+/** Hosts of a run with one engine. */
+const HOSTS_OF_ONE = 2;
 
 /** Allowed errors of opening a fleet. */
+/** The last writes that a failover may lose. */
+const REWIND_MAX_MS = 2_000;
 const OPENING_ERRORS: ReadonlySet<string> = new Set(["store_unavailable", "create_failed", "engine_unavailable"]);
 
 /** Thrown by a listener on purpose. */
@@ -46,20 +57,26 @@ export class Simulation {
   readonly truth: Truth;
   readonly leaseChecks: LeaseChecks;
   readonly engineChecks: EngineChecks;
+  readonly reachChecks: ReachChecks;
   readonly promiseChecks: PromiseChecks;
   readonly factChecks: FactChecks;
   readonly admissionChecks: AdmissionChecks;
   readonly settings: Settings;
+  readonly engines: DrawnEngines;
+  readonly partitions: Partitions;
   readonly hosts: readonly Host[];
   readonly outage: Outage = { of: null, until: 0 };
   /** All instances, running or ended. */
   readonly instances: Instance[] = [];
   readonly #seed: number;
-  readonly #engine: EngineParts;
+  readonly #engineParts = new Map<string, EngineParts>();
+  readonly #engineOf = new Map<Host, string>();
   readonly #store: StoreParts;
   /** Listeners to events throw. */
   readonly #throwing: boolean;
-  readonly #connections = new Map<Instance, SimStore>();
+  readonly #connections = new Map<Instance, SimStore | SimRowStore>();
+  /** `null`: the instances share the tables themselves. */
+  readonly #rows: SimRows | null;
 
   constructor(seed: number, options: { readonly keepTrace: boolean; readonly onTurn?: () => void }) {
     this.#seed = seed;
@@ -68,9 +85,14 @@ export class Simulation {
     this.trace = new Trace(now, options.keepTrace);
     this.findings = new Findings(now, this.trace);
     const random = new Random(seed, 1);
-    this.settings = drawSettings(random, new Random(seed, 5));
-    this.faults = new Faults(random, new Random(seed, 8));
-    const names = random.chance(0.2) ? ["north"] : [...new Set(HOSTS)];
+    this.engines = drawEngines(seed);
+    const { isShared, ofHosts, random: engineRandom } = this.engines;
+    const drawn = drawSettings(random, new Random(seed, 5));
+    this.settings = isShared ? forEngines(drawn, engineRandom) : drawn;
+    this.faults = new Faults(random, new Random(seed, 8), new Random(seed, 10));
+    this.partitions = new Partitions(this.scheduler);
+    const isAlone = random.chance(0.2);
+    const names = isShared ? HOSTS : HOSTS.slice(0, isAlone ? 1 : HOSTS_OF_ONE);
     this.hosts = names.map((name) => {
       const clocks = { clockErrorMs: random.between(-500, 500), drift: random.between(-1_000, 1_000) / 1_000 };
       return new Host({ name, scheduler: this.scheduler, ...clocks, bootedMs: random.between(0, 1_000_000_000) });
@@ -80,9 +102,14 @@ export class Simulation {
     const tables = new WatchedTables(
       this.hosts[0] as Host,
       () => tableRandom.hex(16),
-      seed % SQLITE_EVERY === 0 ? "sqlite" : "memory",
+      isShared ? "shared" : seed % SQLITE_EVERY === 0 ? "sqlite" : "memory",
     );
-    const ledger = new EngineLedger(now);
+    const [first, ...others] = this.engines.names;
+    const [firstLedger, ...otherLedgers] = [
+      new EngineLedger(now, first),
+      ...others.map((name) => new EngineLedger(now, name)),
+    ] as const;
+    const ledger = new Engines([firstLedger, ...otherLedgers]);
     this.truth = new Truth({ scheduler: this.scheduler, tables, ledger, settings: this.settings, faults: this.faults });
     const { findings, faults, scheduler, trace, truth, settings } = this;
     const checks = new StoreChecks(truth, findings);
@@ -92,19 +119,38 @@ export class Simulation {
     this.factChecks = new FactChecks(truth, findings);
     this.promiseChecks = new PromiseChecks(truth, findings);
     this.engineChecks = new EngineChecks(truth, findings);
+    this.reachChecks = new ReachChecks(truth, findings);
     const { sessionLifetimeMs, fleetId } = settings;
     const shared = { faults, random: new Random(seed, 3), scheduler, trace, sessionLifetimeMs };
     const lateBinding = Object.keys(settings.pool).length > 0 || random.chance(0.3);
     const connectionsNoticeDeath = random.chance(0.5);
     this.#throwing = random.chance(0.1);
-    this.#engine = {
-      ...{ ...shared, ledger, fleetId, lateBinding, connectionsNoticeDeath },
-      audit: this.engineChecks,
-      snapshots: [],
-    };
-    this.#store = { ...shared, tables, audit: checks, outage: this.outage };
-    for (let index = 1; index <= 2; index += 1)
-      ledger.plant("fleet-next-door" as FleetId, `foreign-${index}` as SandboxId);
+    const { partitions } = this;
+    for (const one of ledger.all) {
+      this.#engineParts.set(one.name, {
+        ...{ ...shared, ledger: one, fleetId, lateBinding, connectionsNoticeDeath, partitions },
+        audit: this.engineChecks,
+        snapshots: [],
+      });
+      for (let index = 1; index <= 2; index += 1)
+        one.plant("fleet-next-door" as FleetId, `foreign-${index}${one === firstLedger ? "" : one.name}` as SandboxId);
+    }
+    for (const [index, host] of this.hosts.entries()) this.#engineOf.set(host, ofHosts?.[index] ?? first);
+    this.#store = { ...shared, tables, audit: checks, outage: this.outage, partitions };
+    const { isRows, mayRewind, random: rowRandom } = drawRows(seed, isShared);
+    const newEpoch = () => rowRandom.hex(16);
+    this.#rows = isRows ? new SimRows({ tables, audit: checks, findings, truth, trace, newEpoch, mayRewind }) : null;
+    if (isRows) truth.clockLagMs = 0.6 * sessionLifetimeMs;
+    if (mayRewind) this.#rewindLater(rowRandom);
+  }
+
+  /** Now and then the database fails over to a replica that lacks the last writes. */
+  #rewindLater(random: Random): void {
+    this.scheduler.after(random.between(2_000, 30_000), () => {
+      if (this.faults.healed) return;
+      if (this.#rows?.rewind(random.between(1, REWIND_MAX_MS)) === true) this.faults.count("store-rewound");
+      this.#rewindLater(random);
+    });
   }
 
   /** A new process on a host, that opens a fleet. The process exists at once; its fleet once it is open. */
@@ -128,15 +174,18 @@ export class Simulation {
       onKilled: () => this.killed(instance),
       onPaused: (forMs) => this.pause(instance, forMs),
     });
-    const instance: Instance = new Instance({ id: name as InstanceId, process, host, world, calls });
+    const engine = this.engineOf(host);
+    const instance: Instance = new Instance({ id: name as InstanceId, process, host, engine, world, calls });
     this.instances.push(instance);
     this.truth.instances.set(instance.id, instance);
-    const store = new SimStore(instance, this.#store);
+    const store =
+      this.#rows === null ? new SimStore(instance, this.#store) : new SimRowStore(instance, this.#store, this.#rows);
     this.#connections.set(instance, store);
-    const backend = new SimBackend(instance, this.#engine);
+    const backend = new SimBackend(instance, this.#engineParts.get(engine) as EngineParts);
     this.trace.add(name, "start", () => `on ${host.name}`);
     if (host.isAsleep) process.pause();
-    void assembleFleet({ settings: this.settings, world, store, backend, instanceId: instance.id }).then(
+    const address = addressOf(instance);
+    void assembleFleet({ settings: this.settings, world, store, backend, instanceId: instance.id, address }).then(
       (fleet) => {
         instance.fleet = fleet;
         this.#listen(instance, fleet);
@@ -150,6 +199,11 @@ export class Simulation {
       },
     );
     return instance;
+  }
+
+  /** The engine that a host reaches. */
+  engineOf(host: Host): string {
+    return this.#engineOf.get(host) ?? this.engines.names[0];
   }
 
   /** An event listener, and in some runs a second one that throws. */

@@ -13,6 +13,8 @@ export interface Tally {
   readonly faults: Counts;
   readonly moves: Counts;
   readonly checks: Counts;
+  /** Broken promises that a store which may rewind excepts. */
+  readonly exceptions: Counts;
 }
 
 /** A kind of fault that fires in a smaller share of the runs proves too little. */
@@ -21,13 +23,13 @@ const FAULT_SHARE_MIN = 0.01;
 const RUNS_TO_JUDGE = 500;
 
 export function newTally(): Tally {
-  return { runs: 0, events: 0, faults: {}, moves: {}, checks: {} };
+  return { runs: 0, events: 0, faults: {}, moves: {}, checks: {}, exceptions: {} };
 }
 
 export function addRun(tally: Tally, run: RunResult): void {
   tally.runs += 1;
   tally.events += run.events;
-  for (const kind of ["faults", "moves", "checks"] as const) {
+  for (const kind of ["faults", "moves", "checks", "exceptions"] as const) {
     for (const [name, count] of Object.entries(run[kind])) add(tally[kind], name, count, 1);
   }
 }
@@ -35,7 +37,7 @@ export function addRun(tally: Tally, run: RunResult): void {
 export function addTally(tally: Tally, other: Tally): void {
   tally.runs += other.runs;
   tally.events += other.events;
-  for (const kind of ["faults", "moves", "checks"] as const) {
+  for (const kind of ["faults", "moves", "checks", "exceptions"] as const) {
     for (const [name, { total, runs }] of Object.entries(other[kind])) add(tally[kind], name, total, runs);
   }
 }
@@ -67,6 +69,7 @@ export function describe(tally: Tally): string {
     ...section("Faults", FAULT_KINDS, tally.faults),
     ...section("Moves", MOVE_NAMES, tally.moves),
     ...section("Checks", Object.keys(INVARIANTS), tally.checks),
+    ...section("Excepted after a rewind", Object.keys(tally.exceptions).sort(), tally.exceptions),
   ].join("\n");
 }
 

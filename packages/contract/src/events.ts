@@ -40,7 +40,13 @@ interface AboutLease extends About {
 }
 
 export type FleetEventBody =
-  | ({ readonly type: "sandbox-created"; readonly blank: boolean; readonly durationMs: number } & About)
+  /** `engine` is the one that has the sandbox. */
+  | ({
+      readonly type: "sandbox-created";
+      readonly blank: boolean;
+      readonly durationMs: number;
+      readonly engine: string;
+    } & About)
   | ({ readonly type: "sandbox-bound"; readonly from: Generation } & About)
   | ({ readonly type: "sandbox-attached"; readonly durationMs: number } & About)
   | ({ readonly type: "sandbox-parked" } & About)
@@ -48,7 +54,7 @@ export type FleetEventBody =
   | ({ readonly type: "sandbox-stopping"; readonly reason: StopReason } & About)
   | ({ readonly type: "sandbox-stopped"; readonly reason: StopReason; readonly durationMs: number } & About)
   | ({ readonly type: "sandbox-stop-failed"; readonly problem: string; readonly attempt: number } & About)
-  | ({ readonly type: "sandbox-adopted" } & About)
+  | ({ readonly type: "sandbox-adopted"; readonly engine: string } & About)
   | ({ readonly type: "lease-acquired"; readonly path: AcquirePath; readonly durationMs: number } & AboutLease)
   | ({ readonly type: "lease-released"; readonly heldMs: number } & AboutLease)
   | ({ readonly type: "lease-lost"; readonly reason: LossReason } & AboutLease)

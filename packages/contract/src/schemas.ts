@@ -53,6 +53,7 @@ export const sandboxSummarySchema = z
     generation: z.int(),
     blueprint: z.string(),
     backend: z.string(),
+    engine: z.string().optional().describe("the engine that has it, if it is known"),
     holders: z.array(z.string()).describe("instances that hold it, and remote leases"),
     createdAt: z.number(),
     parkedAt: z.number().nullable(),

@@ -98,6 +98,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
     },
   });
+  const isOurs = (record: SandboxRecord) => membership.isOurs(record);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
   const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
   const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
@@ -115,6 +116,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const admission = new Admission({
     ...{ ...base, limits: settings.limits },
+    isOurs,
     // After a pause of this process the choice may be outdated.
     evict: async (record) =>
       membership.trusted() && (await retirement.stopUnheld(record, "evicted")).kind === "stopping",
@@ -232,7 +234,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async audit({ signal } = {}) {
       open("audit");
-      return auditFleet(base, AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]));
+      return auditFleet(
+        { ...base, isOurs },
+        AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]),
+      );
     },
     async listThreads({ user } = {}) {
       open("list");
@@ -244,7 +249,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
     async explain(asked, options) {
       open("explain");
-      return explain({ ...base, instance }, asked, options);
+      return explain({ ...base, instance, isOurs }, asked, options);
     },
     close,
     [Symbol.asyncDispose]: () => close(),

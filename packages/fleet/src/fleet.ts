@@ -153,6 +153,8 @@ export interface Explanation {
   readonly sandboxId: SandboxId;
   readonly user: UserId | null;
   readonly thread: ThreadId | null;
+  /** The engine that has it, while it is known. */
+  readonly engine?: string;
   readonly state: SandboxSummary["state"] | "absent";
   /** A one-sentence summary. */
   readonly summary: string;

@@ -157,7 +157,7 @@ export class AdmissionChecks {
     if (tried === undefined || turn === undefined) return;
     const answer = result as ReserveAnswer;
     tried.full = isFullForUser(answer);
-    if (answer.kind === "full") turn.next = answer.scope === "fleet";
+    if (answer.kind === "full") turn.next = answer.scope !== "user";
     else {
       turns.splice(turns.indexOf(turn), 1);
       turns.push(turn);

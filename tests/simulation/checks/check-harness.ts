@@ -10,6 +10,7 @@ import { threadKeyOf } from "../../../packages/fleet/src/backend/labels.ts";
 import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import { Engines } from "../engine/engines.ts";
 import { EngineLedger, type SimObject } from "../engine/ledger.ts";
 import { Faults } from "../faults.ts";
 import { Calls } from "../process/calls.ts";
@@ -37,14 +38,16 @@ export const BOX = "box" as SandboxId;
 export const REF = "engine-1" as EngineRef;
 export const GENERATION = (EPOCH_MS + 1) as Generation;
 export const TOKEN = "token" as Token;
-export const ENGINE = "simulated";
+export const ENGINE = "engine";
+/** The engine of `other`, on a bench with two. */
+export const FAR = "far";
 
 /** Fields of any state, also in impossible combinations. */
 type Fields = { readonly [Key in keyof SandboxRecord]?: SandboxRecord[Key] };
 
 export class Bench {
   readonly scheduler = new Scheduler(() => undefined);
-  readonly tables = new WatchedTables(new Host({ name: "store", scheduler: this.scheduler }), () => "epoch");
+  readonly tables: WatchedTables;
   readonly ledger = new EngineLedger(() => this.scheduler.now);
   readonly settings: Settings;
   readonly truth: Truth;
@@ -58,13 +61,26 @@ export class Bench {
   readonly one: Instance;
   readonly other: Instance;
 
-  constructor(settings: Partial<Settings> = {}) {
+  /** With two engines the store is shared, and each engine has room for one sandbox. */
+  constructor(settings: Partial<Settings> = {}, engines: 1 | 2 = 1) {
+    const host = new Host({ name: "store", scheduler: this.scheduler });
+    this.tables = new WatchedTables(host, () => "epoch", engines === 1 ? "memory" : "shared");
     const drawn = drawSettings(new Random(1));
-    const limits = { ...drawn.limits, mode: "hard" as const, max: 2, maxPerUser: 1, users: {} };
+    const limits = {
+      ...drawn.limits,
+      mode: "hard" as const,
+      max: 2,
+      maxPerUser: 1,
+      users: {},
+      maxPerEngine: engines - 1,
+    };
     const times = { idleTimeoutMs: 10_000, maxLifetimeMs: 50_000, orphanTimeoutMs: 5_000, sessionLifetimeMs: 10_000 };
     this.settings = { ...drawn, ...times, limits, pool: { default: 1 }, housekeepingIntervalMs: 1_000, ...settings };
     const { scheduler, tables, ledger } = this;
-    this.truth = new Truth({ scheduler, tables, ledger, settings: this.settings, faults: new Faults(new Random(1)) });
+    const faults = new Faults(new Random(1));
+    const far = engines === 1 ? [] : [new EngineLedger(() => scheduler.now, FAR)];
+    const all = new Engines([ledger, ...far]);
+    this.truth = new Truth({ scheduler, tables, ledger: all, settings: this.settings, faults });
     this.findings = new Findings(() => scheduler.now);
     this.store = new StoreChecks(this.truth, this.findings);
     this.engine = new EngineChecks(this.truth, this.findings);
@@ -73,16 +89,16 @@ export class Bench {
     this.facts = new FactChecks(this.truth, this.findings);
     this.promises = new PromiseChecks(this.truth, this.findings);
     this.one = this.instance("one");
-    this.other = this.instance("other");
-    tables.endRecovery(ENGINE);
+    this.other = this.instance("other", engines === 1 ? ENGINE : FAR);
+    for (const { name } of all.all) tables.endRecovery(name);
     tables.watchedBy(this.store);
-    for (const { id, process } of [this.one, this.other]) {
-      const about = { identity: process.identity, engines: [ENGINE], address: null };
+    for (const { id, process, engine } of [this.one, this.other]) {
+      const about = { identity: process.identity, engines: [engine], address: null };
       tables.putSession({ ...about, instance: id, beat: 1, lastBeatAt: EPOCH_MS });
     }
   }
 
-  instance(name: string): Instance {
+  instance(name: string, engine = ENGINE): Instance {
     const { scheduler } = this;
     const identity = { bootId: name, pidNamespace: name, pid: 1, startTime: "0" };
     const process = new Process(name, identity, scheduler);
@@ -91,7 +107,7 @@ export class Bench {
     const world = new SimWorld({ process, host, scheduler, random, lookUp: () => "unknown" });
     const ignore = () => undefined;
     const calls = new Calls({ scheduler, random, process, count: ignore, onKilled: ignore, onPaused: ignore });
-    const instance = new Instance({ id: name as InstanceId, process, host, world, calls });
+    const instance = new Instance({ id: name as InstanceId, process, host, engine, world, calls });
     this.truth.instances.set(instance.id, instance);
     return instance;
   }

@@ -12,6 +12,7 @@ import { DEEDS } from "./check-cases.ts";
 import { Bench, THREAD, USER } from "./check-harness.ts";
 import { FACT_DEEDS } from "./fact-check-cases.ts";
 import { INVARIANTS, type Invariant } from "./invariants.ts";
+import { REACH_DEEDS } from "./reach-check-cases.ts";
 
 /** Checks of how callers are treated, against a misbehaving fleet. */
 const FLEETS: Partial<Record<Invariant, (simulation: Simulation) => Promise<void>>> = {
@@ -81,6 +82,14 @@ describe("every check can fail", () => {
     });
   }
 
+  for (const [invariant, deed] of Object.entries(REACH_DEEDS)) {
+    it(invariant, () => {
+      const bench = new Bench({}, 2);
+      deed(bench);
+      expect([...bench.violated]).toContain(invariant);
+    });
+  }
+
   for (const [invariant, misbehave] of Object.entries(FLEETS)) {
     it(invariant, async () => {
       const simulation = new Simulation(7, { keepTrace: false });
@@ -90,7 +99,12 @@ describe("every check can fail", () => {
   }
 
   it("has an entry for each", () => {
-    const tested = new Set([...Object.keys(DEEDS), ...Object.keys(FACT_DEEDS), ...Object.keys(FLEETS)]);
+    const tested = new Set([
+      ...Object.keys(DEEDS),
+      ...Object.keys(FACT_DEEDS),
+      ...Object.keys(REACH_DEEDS),
+      ...Object.keys(FLEETS),
+    ]);
     expect(Object.keys(INVARIANTS).filter((invariant) => !tested.has(invariant))).toEqual([]);
   });
 });

@@ -5,7 +5,7 @@
  * instance cannot know that, so exactly those calls are exempt.
  */
 
-import type { EngineRef } from "@sandlot/contract";
+import type { EngineRef, SandboxId } from "@sandlot/contract";
 import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import { threadKeyOf } from "../../../packages/fleet/src/backend/labels.ts";
 import type { EngineAudit } from "../engine/audit.ts";
@@ -56,6 +56,7 @@ export class EngineChecks implements EngineAudit {
       labels.fleet === fleetId &&
       labels.generation === generation &&
       labels.threadKey === key &&
+      labels.engine === by.engine &&
       labels.blueprintHash === (record?.blueprintHash ?? labels.blueprintHash);
     this.#findings.check("labels-are-complete", complete, () => JSON.stringify(labels));
   }
@@ -95,6 +96,23 @@ export class EngineChecks implements EngineAudit {
     const fleet = this.#truth.ledger.objects.get(ref)?.labels.fleet;
     const ours = fleet === undefined || fleet === this.#truth.settings.fleetId;
     this.#findings.check("other-fleets-untouched", ours, () => `${by.name}: ${method} of ${ref}`);
+    if (!this.#truth.tables.isShared) return;
+    const engine = this.#truth.ledger.engineOf(ref);
+    this.#findings.check(
+      "engine-knows-what-it-is-asked",
+      engine === null || engine === by.engine,
+      () => `${by.name} asks ${by.engine} for ${method} of ${ref}`,
+    );
+  }
+
+  sandboxAsked(by: Instance, sandboxId: SandboxId, method: string): void {
+    const engine = this.#truth.engines.get(sandboxId) ?? by.engine;
+    if (!this.#truth.tables.isShared || !by.process.alive) return;
+    this.#findings.check(
+      "engine-knows-what-it-is-asked",
+      engine === by.engine,
+      () => `${by.name} asks ${by.engine} for ${method} of ${sandboxId} on ${engine}`,
+    );
   }
 
   rebound(by: Instance, target: Target, from: Credentials): void {
@@ -146,7 +164,8 @@ export class EngineChecks implements EngineAudit {
       );
     }
     // The fence refuses a late purge, which then removes nothing.
-    const purged = step === "purge" && this.#truth.ledger.fences.get(owner) === spot.generation;
+    const { fences } = this.#truth.ledger.of(by.engine);
+    const purged = step === "purge" && fences.get(owner) === spot.generation;
     if (purged) this.#checkNobodyInside(owner);
     this.checkPlaces(owner);
   }
@@ -187,10 +206,11 @@ export class EngineChecks implements EngineAudit {
 
   /** A directory has content in two places, so one copy will be lost. */
   checkPlaces(owner: string): void {
-    const { homes, slots } = this.#truth.ledger;
-    let places = homes.has(owner) ? 1 : 0;
-    for (const slot of slots.values()) if (slot.workspace?.owner === owner) places += 1;
-    this.#findings.check("workspace-in-one-place", places <= 1, () => `${owner} is in ${places} places`);
+    for (const { homes, slots } of this.#truth.ledger.all) {
+      let places = homes.has(owner) ? 1 : 0;
+      for (const slot of slots.values()) if (slot.workspace?.owner === owner) places += 1;
+      this.#findings.check("workspace-in-one-place", places <= 1, () => `${owner} is in ${places} places`);
+    }
   }
 
   wrote(by: Instance, object: SimObject, token: string): void {

@@ -16,6 +16,10 @@ export class Findings {
   readonly violations: Violation[] = [];
   readonly evaluated = new Map<Invariant, number>();
   readonly moves = new Map<MoveName, number>();
+  /** What the promise of a store excepts, and how often that was used: these are no violations. */
+  readonly exceptions = new Map<Invariant, number>();
+  /** Whether the promise has its exception now (`store/sim-rows.ts`). */
+  isExcepted: (invariant: Invariant, detail: string) => boolean = () => false;
   readonly #now: () => number;
   readonly #trace: Trace | null;
 
@@ -29,6 +33,11 @@ export class Findings {
     this.evaluated.set(invariant, (this.evaluated.get(invariant) ?? 0) + 1);
     if (holds || this.violations.length >= VIOLATIONS_MAX) return;
     const text = detail();
+    if (this.isExcepted(invariant, text)) {
+      this.exceptions.set(invariant, (this.exceptions.get(invariant) ?? 0) + 1);
+      this.#trace?.add("----", `excepted ${invariant}`, () => text);
+      return;
+    }
     this.violations.push({ invariant, at: this.#now(), detail: text });
     this.#trace?.add("!!!!", invariant, () => text);
   }

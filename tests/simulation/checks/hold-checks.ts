@@ -69,7 +69,7 @@ export class HoldChecks {
     if (step.method === "hold" || step.method === "take") this.#findings.moved("hold");
     if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
     if (step.method === "restore") this.#findings.check("holders-come-back", true, () => "");
-    const recovering = tables.meta().recovering && step.method !== "restore";
+    const recovering = tables.isRecovering(after.engine) && step.method !== "restore";
     // The one exception: a sandbox that was being created before the store loss has no record to publish.
     this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     for (const held of this.#truth.leases) {
@@ -166,10 +166,11 @@ export class HoldChecks {
     const since = this.#parkedSince.get(sandboxId);
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
+    const earlyMs = this.#truth.awakeMs(claimed, since);
     this.#findings.check(
       "parked-since-is-true",
-      // The store's clock is read in whole milliseconds.
-      Math.abs(this.#truth.awakeMs(claimed, since)) < 2,
+      // The store's clock is read in whole milliseconds, and far from it with an error of a short round trip.
+      earlyMs > (this.#truth.clockLagMs > 0 ? -10 : -2) && earlyMs < 2 + this.#truth.clockLagMs,
       () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
     );
   }

@@ -12,10 +12,12 @@ export const INVARIANTS = {
     "a record keeps its sandbox, thread, times and credentials; only a bind gives a blank others",
   ],
   "actor-exactly-while-acting": [3, "a record has an actor exactly while it is being created or stopped"],
+  "rewind-is-noticed": [12, "an instance that knows of a lost commit changes nothing more in the epoch that lost it"],
   "one-record-per-thread": [14, "a thread has at most one record"],
   "generation-never-repeats": [4, "a generation that is given was never given before, also before the store was lost"],
   "generation-grows-per-thread": [4, "each record of a thread has a later generation than the one before"],
   "fleet-limit": [2, "never more records than the hard limit, except what is being cleaned up as orphaned"],
+  "engine-limit": [2, "never more records of one engine than the hard limit for an engine"],
   "user-limit": [2, "never more records of one user than the hard limit for a user"],
   "held-is-not-stopped": [
     1,
@@ -59,6 +61,19 @@ export const INVARIANTS = {
   "purged-when-it-leaves": [10, "a record with purge leaves only when the workspace is gone"],
   "purge-only-when-asked": [10, "a record has purge only if a caller asked for it"],
   "removed-by-its-actor": [3, "only the actor removes a record"],
+  // Safety: several engines.
+  "record-names-its-engine": [2, "a record names the engine that has its sandbox, for as long as it lives"],
+  "other-engines-untouched": [
+    3,
+    "a record changes its state, and goes, only by an instance that reaches its engine; others end holds and leases",
+  ],
+  "thread-stays-with-its-engine": [14, "a thread has its sandboxes on one engine until it is purged"],
+  "engine-knows-what-it-is-asked": [16, "an instance asks its engine only about objects of that engine"],
+  "elsewhere-is-true": [
+    14,
+    "a caller is sent elsewhere, with the addresses of that engine's gateways, or told that no instance reaches the engine, only when it is so",
+  ],
+  "recovery-is-of-one-engine": [12, "an acquire waits only for the recovery of its thread's engine, if that is known"],
   // Safety: the engine.
   "intent-first": [2, "what the engine is asked to make has a record in creating, by this actor, with this marker"],
   "labels-are-complete": [2, "what is made carries fleet, sandbox, generation, thread key and blueprint"],

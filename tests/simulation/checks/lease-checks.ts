@@ -4,6 +4,7 @@ import { isSandlotError, type LossReason } from "@sandlot/contract";
 import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
+import { ReachChecks } from "./reach-checks.ts";
 import { type HeldLease, ownerOf, type RemoteTruth, type Truth } from "./truth.ts";
 
 /** Allowed errors of an acquire; any other error means an internal failure. */
@@ -16,6 +17,8 @@ const REFUSALS: ReadonlySet<string> = new Set([
   "sandbox_lost",
   "store_unavailable",
   "store_recovering",
+  "thread_elsewhere",
+  "engine_unreachable",
 ]);
 
 /** Further allowed errors of a lease use. */
@@ -30,6 +33,8 @@ export interface Asked {
   /** The requested blueprint; `null`: the thread's present one. */
   readonly blueprint?: string | null;
   readonly at: number;
+  /** When the opening began that it joined; absent: it joined none. */
+  readonly since?: number;
   readonly pausedMs: number;
   readonly timeoutMs: number;
 }
@@ -37,10 +42,12 @@ export interface Asked {
 export class LeaseChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
+  readonly #reach: ReachChecks;
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
     this.#findings = findings;
+    this.#reach = new ReachChecks(truth, findings);
   }
 
   acquired(held: HeldLease, asked: Asked): void {
@@ -129,6 +136,8 @@ export class LeaseChecks {
   }
 
   refused(error: unknown, asked: Asked, aborted: unknown): void {
+    this.#reach.refused(error, asked);
+    this.#reach.waited(error, asked);
     const code = isSandlotError(error) ? error.code : "";
     const closed = code === "fleet_closed" && asked.instance.closing;
     const named = REFUSALS.has(code) || closed || (aborted !== null && error === aborted) || this.#isOther(code, asked);

@@ -19,13 +19,19 @@ export class LivenessChecks {
   /** Whether no work is pending. */
   isQuiet(): boolean {
     const { tables, ledger, settings, instances } = this.#truth;
-    if (tables.meta().recovering || tables.records().some(({ state }) => state !== "ready")) return false;
+    if (this.#isRecovering() || tables.records().some(({ state }) => state !== "ready")) return false;
     if (tables.sessions().some(({ instance }) => instances.get(instance)?.process.alive !== true)) return false;
     for (const record of tables.records()) if (this.#truth.objectOf(record)?.alive !== true) return false;
     for (const { labels } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && tables.record(labels.sandboxId) === null) return false;
     }
     return true;
+  }
+
+  #isRecovering(): boolean {
+    const { tables } = this.#truth;
+    const engines = tables.isShared ? [...this.#truth.reachable()] : [""];
+    return engines.some((engine) => tables.isRecovering(engine));
   }
 
   /** The run is quiet: no faults, no paused process, a responding store, and enough time has passed. */
@@ -80,14 +86,16 @@ export class LivenessChecks {
   }
 
   #pools(): readonly { name: string; blanks: number; target: number; room: number }[] {
-    const { tables, settings } = this.#truth;
+    const { tables, settings, ledger } = this.#truth;
     const records = tables.records();
-    const room = settings.limits.max - records.length;
-    return Object.entries(settings.blueprints).map(([name, { hash }]) => {
-      const blanks = records.filter(
-        (one) => one.state === "ready" && one.thread === null && one.blueprintHash === hash,
-      );
-      return { name, blanks: blanks.length, target: settings.pool[name] ?? 0, room };
+    return ledger.all.flatMap(({ name: engine }) => {
+      const room = this.#truth.hasRoomOn(engine) ? settings.limits.max - records.length : 0;
+      return Object.entries(settings.blueprints).map(([name, { hash }]) => {
+        const blanks = records.filter(
+          (one) => one.state === "ready" && one.thread === null && one.blueprintHash === hash && one.engine === engine,
+        );
+        return { name, blanks: blanks.length, target: settings.pool[name] ?? 0, room };
+      });
     });
   }
 

@@ -40,6 +40,8 @@ const ENGINE_SILENCES = [
   "workspace-failed",
   "workspace-failed-after-effect",
   "engine-answer-late",
+  "partition-host-engine",
+  "engine-unreachable",
 ] as const;
 
 export class RecordChecks {
@@ -83,8 +85,9 @@ export class RecordChecks {
   }
 
   /** From now on the store gives no generation that any object carries. Later landings could not be known. */
-  recovered(_engine: string, sentAt: number): void {
-    const { ledger, settings } = this.#truth;
+  recovered(engine: string, sentAt: number): void {
+    const { settings } = this.#truth;
+    const ledger = this.#truth.ledger.of(engine);
     for (const { labels, generation, landedAt } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)
         this.#given = Math.max(this.#given, generation, labels.generation);
@@ -206,7 +209,7 @@ export class RecordChecks {
     const refused =
       user !== null &&
       thread !== null &&
-      this.#truth.ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
+      this.#truth.ledgerOf(after).isStale({ user, thread, sandboxId, generation, place: "home" });
     const grows =
       generation > latestLeased ||
       // After a loss the store may count from too low; then the engine refuses the number, and the store learns.
@@ -244,6 +247,9 @@ export class RecordChecks {
       if (record.user === after.user) own += 1;
     }
     if (before === null) this.#findings.check("fleet-limit", all <= limits.max, () => `${all} of ${limits.max}`);
+    const there = counted.filter(({ engine, reason }) => engine === after.engine && reason !== "orphaned").length;
+    if (before === null && limits.maxPerEngine > 0)
+      this.#findings.check("engine-limit", there <= limits.maxPerEngine, () => `${there} of ${limits.maxPerEngine}`);
     const userMax = this.#truth.userMax(after.user);
     if (userMax === 0) return;
     this.#findings.check("user-limit", own <= userMax, () => `${after.user}: ${own} of ${userMax}`);

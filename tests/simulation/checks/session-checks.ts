@@ -21,6 +21,7 @@ export class SessionChecks {
   }
 
   put(before: Session | null, after: Session): void {
+    for (const engine of after.engines) this.#noteReach(engine, true);
     const instance = this.#truth.instances.get(after.instance);
     if (instance === undefined) return;
     if (before === null) {
@@ -31,6 +32,13 @@ export class SessionChecks {
   }
 
   deleted(before: Session, step: StoreStep): void {
+    for (const engine of before.engines) {
+      const others = this.#truth.tables.sessions().filter(({ instance }) => instance !== before.instance);
+      this.#noteReach(
+        engine,
+        others.some(({ engines }) => engines.includes(engine)),
+      );
+    }
     const peer = this.#truth.instances.get(before.instance);
     if (peer === undefined) return;
     peer.sessionSince = null;
@@ -72,15 +80,15 @@ export class SessionChecks {
     step.by.storeFailures.push(this.#truth.now);
   }
 
-  recoveryEnded(_engine: string, step: StoreStep | null): void {
+  recoveryEnded(engine: string, step: StoreStep | null): void {
     this.#findings.moved("end-recovery");
-    this.#truth.recoveredAt = this.#truth.now;
-    this.#checkComeBack();
     const { now, ledger, settings } = this.#truth;
+    this.#truth.recoveredAt.set(engine, now);
+    this.#checkComeBack(engine);
     let objects = 0;
     // An engine object that lands during the request stays unseen.
     const seenUntil = (step?.sentAt ?? now) - 1_000;
-    for (const { labels, landedAt } of ledger.objects.values()) {
+    for (const { labels, landedAt } of ledger.of(engine).objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
     }
     const lasted = now - this.#recoveringSince;
@@ -92,12 +100,13 @@ export class SessionChecks {
   }
 
   /** A holder with constant access to the store restores its holds before the store serves others. */
-  #checkComeBack(): void {
+  #checkComeBack(engine: string): void {
     const { emptiedAt, now, settings } = this.#truth;
     if (now - emptiedAt < settings.sessionLifetimeMs) return;
     for (const held of this.#truth.leases) {
       const { instance, sandboxId, generation } = held;
       const healthy = instance.hasReachedStore(emptiedAt, settings.sessionLifetimeMs / 2, now);
+      if (instance.engine !== engine) continue;
       if (!held.active || held.since >= emptiedAt || instance.closing || !healthy) continue;
       const living = [...this.#truth.objectsOf(sandboxId)].some((object) => object.alive);
       if (!living || this.#truth.forcedStops.has(sandboxId)) continue;
@@ -112,7 +121,8 @@ export class SessionChecks {
   emptied(): void {
     this.#recoveringSince = this.#truth.now;
     this.#truth.emptiedAt = this.#truth.now;
-    this.#truth.recoveredAt = null;
+    this.#truth.recoveredAt.clear();
+    for (const engine of this.#truth.reach.keys()) this.#noteReach(engine, false);
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
       // A stopped sandbox that still lands, or lives on, may be adopted by a store that has no record of it.
@@ -120,6 +130,16 @@ export class SessionChecks {
       instance.pausedMsAtLoss = instance.process.pausedMs;
       instance.sightBrokenAt = this.#truth.now;
     }
+  }
+
+  /** Called with every session that begins or ends, before the row changes. */
+  #noteReach(engine: string, isReached: boolean): void {
+    const { now, reach } = this.#truth;
+    const known = reach.get(engine) ?? { gainedAt: Number.NEGATIVE_INFINITY, lostAt: Number.NEGATIVE_INFINITY };
+    const wasReached = known.gainedAt > known.lostAt || this.#truth.reachable().has(engine);
+    if (isReached && !wasReached) known.gainedAt = now;
+    if (!isReached) known.lostAt = now;
+    reach.set(engine, known);
   }
 
   #checkBurial(peer: Instance, step: StoreStep): void {

@@ -45,7 +45,7 @@ export class StopChecks {
     if (before?.state === "ready" && after.state === "stopping") this.#checkStop(before, after, step);
     if (after.purge && before?.purge !== true) this.#checkPurgeAsked(after);
     if (step.method === "reserve" || step.method === "take" || step.method === "bind") {
-      const { recovering } = this.#truth.tables.meta();
+      const recovering = this.#truth.tables.isRecovering(after.engine);
       this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     }
   }
@@ -59,6 +59,7 @@ export class StopChecks {
 
   deleted(before: SandboxRecord, step: StoreStep): void {
     const { ledger } = this.#truth;
+    const home = this.#truth.ledgerOf(before);
     const { sandboxId } = before;
     this.#findings.moved("stopping→absent");
     this.#removedAt = this.#truth.now;
@@ -85,12 +86,12 @@ export class StopChecks {
     // A later generation has used the workspace, or one with the same number, which a lost store may give twice.
     const { user, thread, generation } = before;
     const isFenced =
-      user !== null && thread !== null && ledger.isStale({ user, thread, sandboxId, generation, place: "home" });
+      user !== null && thread !== null && home.isStale({ user, thread, sandboxId, generation, place: "home" });
     // The late sandbox may have ended by then; its home still exists, and is empty.
     const cameLate = [...ledger.departed.values()].some(
       ({ object }) => object.labels.sandboxId === sandboxId && object.landedAt >= stoppedAt,
     );
-    const gone = isFenced || !ledger.homes.has(owner) || late || cameLate;
+    const gone = isFenced || !home.homes.has(owner) || late || cameLate;
     this.#findings.check("purged-when-it-leaves", gone, () => `${owner} still has a home`);
   }
 
@@ -120,7 +121,7 @@ export class StopChecks {
       () => `${step.by.name} stopped ${before.sandboxId} (${mode}, ${request.reason}) held by ${holders.join(", ")}`,
     );
     // Until holders had their time to return, a sandbox cannot be called unheld.
-    const early = mode === "unheld" && this.#truth.tables.meta().recovering;
+    const early = mode === "unheld" && this.#truth.tables.isRecovering(before.engine);
     this.#findings.check(
       "nothing-new-while-recovering",
       !early,
@@ -206,7 +207,7 @@ export class StopChecks {
     const parkedSince = this.#holds.parkedSince(sandboxId) ?? now;
     const heardAt = Math.max(step.by.beatConfirmedSentAt, trustedSince, parkedSince);
     const unheardMs = now - heardAt - this.#truth.awakeMs(heardAt);
-    const parkedMs = this.#truth.awakeMs(parkedSince) + unheardMs;
+    const parkedMs = this.#truth.awakeMs(parkedSince) + unheardMs + this.#truth.clockLagMs;
     this.#findings.check(
       "idle-only-after-timeout",
       settings.idleTimeoutMs > 0 && parkedMs >= settings.idleTimeoutMs * (1 - DRIFT_MARGIN),
@@ -249,6 +250,7 @@ export class StopChecks {
         (other) =>
           other.state === "ready" &&
           other.thread === null &&
+          other.engine === record.engine &&
           !hasHolder(other) &&
           (this.#holds.parkedSince(other.sandboxId) ?? this.#truth.now) < from,
       );
@@ -268,6 +270,7 @@ export class StopChecks {
     if (by.process.resumedAt > parkedAt || by.wasFailed(parkedAt, now)) return;
     const earlier = tables.records().find((other) => {
       if (other.state !== "ready" || other.user !== record.user || hasHolder(other)) return false;
+      if (other.engine !== record.engine) return false;
       const since = this.#holds.parkedSince(other.sandboxId) ?? now;
       const object = this.#truth.objectOf(other);
       const isIdle = object?.alive === true && object.busySince === null && object.idleSince <= since;
@@ -333,7 +336,7 @@ export class StopChecks {
     const sinceLoss = now - Math.max(0, this.#truth.emptiedAt);
     const waited = sinceLoss >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
     const sorting = waited && sinceLoss < 3 * settings.sessionLifetimeMs;
-    const { recovering } = tables.meta();
+    const recovering = tables.isRecovering(after.engine);
     this.#findings.check(
       "condemned-only-unknown",
       own || superseded || tables.tombstone(sandboxId) !== null || (recovering ? waited : past || sorting),
@@ -349,8 +352,10 @@ export class StopChecks {
       const marker = ledger.markers.get(sandboxId)?.get(object.generation);
       if (!object.alive || marker === undefined || marker.token !== object.token) return false;
       // A later generation has used the workspace: this one's content is outdated.
-      if ((ledger.fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
-      return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user);
+      const { fences } = this.#truth.ledgerOf(after);
+      if ((fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
+      if (this.#truth.isElsewhere(`${marker.user}/${marker.thread}`, after.engine)) return false;
+      return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user, after.engine);
     });
     // The check judges before the step; the thread may have become free only since.
     const aged = provable !== undefined && now - provable.landedAt >= 2 * settings.orphanTimeoutMs;
@@ -368,11 +373,11 @@ export class StopChecks {
     return true;
   }
 
-  #hasRoom(user: string): boolean {
+  #hasRoom(user: string, engine: string): boolean {
     const { limits } = this.#truth.settings;
     if (limits.mode === "soft") return true;
     const records = this.#truth.tables.records();
-    if (records.length >= limits.max) return false;
+    if (records.length >= limits.max || !this.#truth.hasRoomOn(engine)) return false;
     const userMax = this.#truth.userMax(user);
     return userMax === 0 || records.filter((record) => record.user === user).length < userMax;
   }

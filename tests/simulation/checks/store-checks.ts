@@ -7,6 +7,7 @@ import type { TablesAudit } from "../store/watched-tables.ts";
 import { AdmissionChecks } from "./admission-checks.ts";
 import type { Findings } from "./findings.ts";
 import { HoldChecks } from "./hold-checks.ts";
+import { ReachChecks } from "./reach-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
 import { answeredParts, partFor } from "./rejoin-steps.ts";
 import { SessionChecks } from "./session-checks.ts";
@@ -19,6 +20,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   readonly #stops: StopChecks;
   readonly #holds: HoldChecks;
   readonly #sessions: SessionChecks;
+  readonly #reach: ReachChecks;
   #step: StoreStep | null = null;
 
   constructor(truth: Truth, findings: Findings) {
@@ -27,6 +29,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#holds = new HoldChecks(truth, findings);
     this.#stops = new StopChecks(truth, findings, this.#holds);
     this.#sessions = new SessionChecks(truth, findings);
+    this.#reach = new ReachChecks(truth, findings);
   }
 
   asked(step: StoreStep): void {
@@ -59,13 +62,16 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     if (this.#step === null) return;
     const step = partFor(this.#step, after.sandboxId);
     this.#records.put(before, after, step);
+    this.#reach.put(before, after, step);
     this.#holds.put(before, after, step);
     this.#stops.put(before, after, step);
     this.admission.put(before, after, step);
   }
 
   recordDeleted(before: SandboxRecord): void {
-    if (this.#step !== null) this.#stops.deleted(before, this.#step);
+    if (this.#step === null) return;
+    this.#stops.deleted(before, this.#step);
+    this.#reach.deleted(before, this.#step);
   }
 
   sessionPut(before: Session | null, after: Session): void {

@@ -8,6 +8,7 @@ import type { Generation, InstanceId, LeaseId, LossReason, Sandbox, SandboxId } 
 import type { Settings } from "../../../packages/fleet/src/config/settings.ts";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Engines } from "../engine/engines.ts";
 import type { EngineLedger, SimObject } from "../engine/ledger.ts";
 import type { Faults } from "../faults.ts";
 import type { Instance } from "../process/instance.ts";
@@ -108,7 +109,7 @@ export interface ThreadTruth {
 export class Truth {
   readonly scheduler: Scheduler;
   readonly tables: WatchedTables;
-  readonly ledger: EngineLedger;
+  readonly ledger: Engines;
   readonly settings: Settings;
   readonly faults: Faults;
   readonly instances = new Map<InstanceId, Instance>();
@@ -131,8 +132,19 @@ export class Truth {
   readonly writes = new Map<string, Generation>();
   /** Everything that purges ever removed. */
   readonly purgedTokens = new Set<string>();
-  /** When the recovery of the present store ended; `null`: it still recovers. */
-  recoveredAt: number | null = null;
+  /** When the present store ended the recovery of an engine. Runs with one engine have one entry. */
+  readonly recoveredAt = new Map<string, number>();
+  /** The engine of each sandbox, by the instance that first recorded it. */
+  readonly engines = new Map<SandboxId, string>();
+  /** The engine of each thread since its first record after a purge, and when that last changed. */
+  readonly homes = new Map<string, { readonly engine: string | null; readonly at: number }>();
+  /** When the first session with an engine began, and when the last one ended. */
+  readonly reach = new Map<string, { gainedAt: number; lostAt: number }>();
+  /**
+   * How far before its effect a step may have read the store's clock. Where steps run at the instances, it is the time
+   * that a step may take and the longest way of the answer by which the instance knows the clock.
+   */
+  clockLagMs = 0;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 
@@ -155,8 +167,32 @@ export class Truth {
   }
 
   /** The store was lost since, perhaps after the last look, and does not know yet what exists. */
-  isBlind(asked: { readonly at: number }): boolean {
-    return this.emptiedAt >= asked.at && this.recoveredAt === null;
+  isBlind(asked: { readonly at: number; readonly instance: Instance }): boolean {
+    return this.emptiedAt >= asked.at && !this.recoveredAt.has(asked.instance.engine);
+  }
+
+  /** Whether a thread lives on another engine than this one. */
+  isElsewhere(owner: string, engine: string): boolean {
+    const home = this.homes.get(owner)?.engine ?? null;
+    return this.tables.isShared && home !== null && home !== engine;
+  }
+
+  /** As far as the engine's own limit goes. */
+  hasRoomOn(engine: string): boolean {
+    const { maxPerEngine } = this.settings.limits;
+    return (
+      maxPerEngine === 0 || this.tables.records().filter((record) => record.engine === engine).length < maxPerEngine
+    );
+  }
+
+  /** The ledger of the record's engine. */
+  ledgerOf({ engine }: Pick<SandboxRecord, "engine">): EngineLedger {
+    return this.ledger.of(engine);
+  }
+
+  /** Engines with a session. */
+  reachable(): ReadonlySet<string> {
+    return new Set(this.tables.sessions().flatMap(({ engines }) => engines));
   }
 
   /** How long the store's host was awake in between: the span its clock counts. */

@@ -1,6 +1,6 @@
 /** The simulated engine reports each request when it arrives and when it takes effect. */
 
-import type { EngineRef } from "@sandlot/contract";
+import type { EngineRef, SandboxId } from "@sandlot/contract";
 import type { CreateSpec, Credentials, Target, WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Instance } from "../process/instance.ts";
 import type { SimObject, Workspace } from "./ledger.ts";
@@ -10,6 +10,8 @@ export interface EngineAudit {
   destroyAsked(by: Instance, ref: EngineRef): void;
   /** Any other call that names an object. */
   refUsed(by: Instance, ref: EngineRef, method: string): void;
+  /** A step on the files beside a sandbox. */
+  sandboxAsked(by: Instance, sandboxId: SandboxId, method: string): void;
   rebound(by: Instance, target: Target, from: Credentials): void;
   workspaceAsked(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
   workspaceChanged(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;

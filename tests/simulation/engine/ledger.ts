@@ -75,6 +75,7 @@ export interface Departed {
 }
 
 export class EngineLedger {
+  readonly name: string;
   readonly objects = new Map<EngineRef, SimObject>();
   readonly homes = new Map<string, Workspace>();
   readonly slots = new Map<Place, SimSlot>();
@@ -93,7 +94,8 @@ export class EngineLedger {
   readonly #diedListeners = new Set<(object: SimObject) => void>();
   #refs = 0;
 
-  constructor(now: () => number) {
+  constructor(now: () => number, name = "engine") {
+    this.name = name;
     this.#now = now;
   }
 
@@ -106,7 +108,7 @@ export class EngineLedger {
     const { labels, marker, generation, token } = spec;
     if (refused && marker !== null) throw staleGeneration(labels.sandboxId, generation, this.#fence(nameOf(marker)));
     this.#refs += 1;
-    const ref = `engine-${this.#refs}` as EngineRef;
+    const ref = `${this.name}-${this.#refs}` as EngineRef;
     const place: Place = marker === null ? `slot:${labels.sandboxId}-${generation}` : "home";
     let workspace: Created["workspace"] = "none";
     let mount: Workspace | null = null;

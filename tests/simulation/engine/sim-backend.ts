@@ -23,6 +23,7 @@ import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 import type { FaultKind, Faults } from "../faults.ts";
 import type { Plan } from "../process/calls.ts";
 import type { Instance } from "../process/instance.ts";
+import type { Partitions } from "../process/partitions.ts";
 import type { Random } from "../schedule/random.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Trace } from "../schedule/trace.ts";
@@ -45,13 +46,14 @@ export interface EngineParts {
   readonly sessionLifetimeMs: number;
   /** Older responses to `list`, shared by all instances: a cache in front of the engine. */
   readonly snapshots: (readonly EngineObject[])[];
+  readonly partitions: Partitions;
 }
 
 const SNAPSHOTS_MAX = 6;
 
 export class SimBackend implements Backend {
   readonly name = "simulated";
-  readonly engineId = "simulated";
+  readonly engineId: string;
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: Workspaces;
   readonly markers: Markers;
@@ -62,6 +64,7 @@ export class SimBackend implements Backend {
   constructor(instance: Instance, parts: EngineParts) {
     this.#instance = instance;
     this.#parts = parts;
+    this.engineId = parts.ledger.name;
     this.capabilities = new Set<Capability>(parts.lateBinding ? ["late-binding"] : []);
     const workspaces = new SimWorkspaces(instance, parts);
     this.workspaces = workspaces;
@@ -121,6 +124,8 @@ export class SimBackend implements Backend {
   probe(ref: EngineRef, signal: AbortSignal): Promise<Liveness> {
     const { ledger, audit, faults } = this.#parts;
     audit.refUsed(this.#instance, ref, "probe");
+    if (isCutOff(this.#instance, this.#parts))
+      return this.#instance.calls.make(hangs(this.#parts), () => "unknown", signal);
     const unknown = faults.hits("probe-unknown");
     return this.#call("probed", this.#plan(), () => (unknown ? "unknown" : ledger.probe(ref)), signal);
   }
@@ -217,6 +222,12 @@ export class SimBackend implements Backend {
       trace.add(this.#instance.name, what, () => (result === undefined ? "" : brief(result)));
       return result;
     };
+    if (isCutOff(this.#instance, this.#parts))
+      return this.#instance.calls.make(
+        { ...hangs(this.#parts), effectMs: null, error: cutOff(this.name) },
+        told,
+        signal,
+      );
     return this.#instance.calls.make(this.#late(plan), told, signal);
   }
 
@@ -232,8 +243,9 @@ export class SimBackend implements Backend {
   }
 
   #tellDeath({ ref, labels }: SimObject): void {
-    const { faults, random, scheduler, fleetId } = this.#parts;
+    const { faults, random, scheduler, fleetId, partitions } = this.#parts;
     if (this.#listeners.size === 0 || labels.fleet !== fleetId || faults.hits("engine-event-lost")) return;
+    if (partitions.isCut(this.#instance.host, "engine")) return;
     const event: EngineEvent = random.chance(0.15)
       ? { type: "resync" }
       : { type: "died", ref, sandboxId: labels.sandboxId };
@@ -247,6 +259,23 @@ export class SimBackend implements Backend {
   #log(what: string, detail: () => string): void {
     this.#parts.trace.add(this.#instance.name, what, detail);
   }
+}
+
+/** Whether a call to the engine is lost now. Counts it. */
+export function isCutOff({ host }: Instance, { partitions, faults }: EngineParts): boolean {
+  if (!partitions.isCut(host, "engine")) return false;
+  faults.count(partitions.isCutForGood(host, "engine") ? "engine-unreachable" : "partition-host-engine");
+  return true;
+}
+
+/** A lost call has no answer, or a late one. */
+function hangs({ random }: EngineParts): Plan {
+  const ms = random.between(100, 3_000);
+  return { effectMs: ms, answerMs: random.chance(0.3) ? null : ms };
+}
+
+export function cutOff(backend: string): SandlotError {
+  return new SandlotError("create_failed", { backend, problem: "the engine is out of reach" });
 }
 
 function brief(result: unknown): string {

@@ -9,7 +9,7 @@ import { partialSandbox } from "../../../packages/fleet/src/testing/partial-sand
 import type { Plan } from "../process/calls.ts";
 import type { Instance } from "../process/instance.ts";
 import type { SimObject } from "./ledger.ts";
-import type { EngineParts } from "./sim-backend.ts";
+import { type EngineParts, isCutOff } from "./sim-backend.ts";
 
 export const JOURNAL = "/mnt/user-data/workspace/journal";
 
@@ -89,9 +89,11 @@ class Journal {
       return result;
     };
     const plan: Plan = { effectMs: ms, answerMs: ms };
-    if (!faults.hits("attach-unreachable")) return this.#instance.calls.make(plan, told);
+    const isCut = isCutOff(this.#instance, this.#parts);
+    if (!isCut && !faults.hits("attach-unreachable")) return this.#instance.calls.make(plan, told);
     const { sandboxId } = this.#target;
     const error = new SandlotError("sandbox_unreachable", { sandboxId, problem: "simulated", retryAfterMs: 100 });
-    return this.#instance.calls.make({ ...plan, error }, told);
+    const { effectMs } = plan;
+    return this.#instance.calls.make({ ...plan, effectMs: isCut ? null : effectMs, error }, told);
   }
 }

@@ -1,10 +1,10 @@
 /** One instance's workspaces: single steps on the ledger, each of which may fail before or after it took effect. */
 
-import { SandlotError } from "@sandlot/contract";
+import { type SandboxId, SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Instance } from "../process/instance.ts";
-import type { EngineParts } from "./sim-backend.ts";
+import { type EngineParts, isCutOff } from "./sim-backend.ts";
 
 export class SimWorkspaces implements Workspaces {
   readonly #instance: Instance;
@@ -20,7 +20,7 @@ export class SimWorkspaces implements Workspaces {
   }
 
   look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
-    return this.#step("look", () => this.#parts.ledger.look(spot));
+    return this.#beside("look", spot.sandboxId, () => this.#parts.ledger.look(spot));
   }
 
   moveIn(spot: WorkspaceSpot): Promise<void> {
@@ -50,11 +50,16 @@ export class SimWorkspaces implements Workspaces {
 
   /** They share the disk of the workspaces, and its failures. */
   readonly markers: Markers = {
-    write: (marker) => this.#step("writeMarker", () => this.#parts.ledger.writeMarker(marker)),
-    list: (sandboxId) => this.#step("markers", () => this.#parts.ledger.markersOf(sandboxId)),
+    write: (marker) => this.#beside("writeMarker", marker.sandboxId, () => this.#parts.ledger.writeMarker(marker)),
+    list: (sandboxId) => this.#beside("markers", sandboxId, () => this.#parts.ledger.markersOf(sandboxId)),
     drop: (sandboxId, generation) =>
-      this.#step("dropMarker", () => this.#parts.ledger.dropMarker(sandboxId, generation)),
+      this.#beside("dropMarker", sandboxId, () => this.#parts.ledger.dropMarker(sandboxId, generation)),
   };
+
+  #beside<T>(step: string, sandboxId: SandboxId, effect: () => T): Promise<T> {
+    this.#parts.audit.sandboxAsked(this.#instance, sandboxId, step);
+    return this.#step(step, effect);
+  }
 
   #change(step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot, effect: () => void): Promise<void> {
     const { audit } = this.#parts;
@@ -73,6 +78,11 @@ export class SimWorkspaces implements Workspaces {
       trace.add(this.#instance.name, step, () => (result === undefined ? "" : JSON.stringify(result)));
       return result;
     };
+    if (isCutOff(this.#instance, this.#parts))
+      return this.#instance.calls.make<T>(
+        { effectMs: null, answerMs: random.between(50, 1_500), error: failed(step) },
+        told,
+      );
     if (faults.hits("workspace-failed")) {
       return this.#instance.calls.make<T>({ effectMs: null, answerMs: ms, error: failed(step) }, told);
     }

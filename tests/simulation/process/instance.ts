@@ -14,6 +14,8 @@ export class Instance {
   readonly id: InstanceId;
   readonly process: Process;
   readonly host: Host;
+  /** The engine that its host reaches. */
+  readonly engine: string;
   readonly world: SimWorld;
   readonly calls: Calls;
   /** `null` until it is open, and after it was closed. */
@@ -63,10 +65,18 @@ export class Instance {
   /** Peers whose process is dead, according to its host. */
   readonly toldDead = new Set<InstanceId>();
 
-  constructor(parts: { id: InstanceId; process: Process; host: Host; world: SimWorld; calls: Calls }) {
+  constructor(parts: {
+    id: InstanceId;
+    process: Process;
+    host: Host;
+    engine: string;
+    world: SimWorld;
+    calls: Calls;
+  }) {
     this.id = parts.id;
     this.process = parts.process;
     this.host = parts.host;
+    this.engine = parts.engine;
     this.beatSkewMs = parts.host.skewMs;
     this.world = parts.world;
     this.calls = parts.calls;

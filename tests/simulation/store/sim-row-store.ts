@@ -78,7 +78,8 @@ class SimRowServer implements RowServer {
   readonly #unlisten = new Set<() => void>();
   /** Steps of which no further call gets through. */
   readonly #doomed = new WeakSet<StoreStep>();
-  readonly #sent = new Set<string>();
+  /** When each commit was first sent. */
+  readonly #sentAt = new Map<string, number>();
 
   constructor(instance: Instance, parts: StoreParts, rows: SimRows) {
     this.#instance = instance;
@@ -93,10 +94,12 @@ class SimRowServer implements RowServer {
 
   async commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
     const step = this.#step();
-    const { faults } = this.#parts;
-    if (this.#sent.has(commit.id)) faults.count("row-commit-retried");
-    this.#sent.add(commit.id);
-    const answer = await this.#call("commit", () => this.#rows.commit(step, commit), signal);
+    const { faults, scheduler } = this.#parts;
+    const firstAt = this.#sentAt.get(commit.id);
+    if (firstAt !== undefined) faults.count("row-commit-retried");
+    const sentAt = firstAt ?? scheduler.now;
+    this.#sentAt.set(commit.id, sentAt);
+    const answer = await this.#call("commit", () => this.#rows.commit(step, commit, sentAt), signal);
     if (answer.kind === "conflict") faults.count("row-conflict");
     if (answer.kind === "late") faults.count("row-commit-late");
     if (answer.kind === "rewound") faults.count("rewind-noticed");
@@ -108,9 +111,11 @@ class SimRowServer implements RowServer {
     return this.#call("read", () => this.#rows.rows.read(keys), signal);
   }
 
-  scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
+  async scan(since: Cursor | null, limit: number, signal: AbortSignal): Promise<Page | null> {
     // Small pages, so that rows change between them.
-    return this.#call("scan", () => this.#rows.rows.scan(since, Math.min(limit, 10)), signal);
+    const page = await this.#call("scan", () => this.#rows.rows.scan(since, Math.min(limit, 10)), signal);
+    if (page === null) this.#parts.faults.count("row-cursor-too-old");
+    return page;
   }
 
   beginEpoch(known: Epoch, next: Epoch, signal: AbortSignal): Promise<Epoch> {
@@ -118,10 +123,10 @@ class SimRowServer implements RowServer {
   }
 
   subscribe(listener: (topic: Topic | "*") => void): () => void {
-    const { faults, scheduler, random } = this.#parts;
+    const { faults, scheduler, random, partitions } = this.#parts;
     let isPending = false;
     const unlisten = this.#rows.rows.listen((topic) => {
-      if (isPending || faults.hits("store-hint-lost")) return;
+      if (isPending || faults.hits("store-hint-lost") || partitions.isCut(this.#instance.host, "store")) return;
       isPending = true;
       scheduler.after(random.between(1, 20), () => {
         isPending = false;
@@ -157,7 +162,7 @@ class SimRowServer implements RowServer {
   #plan(operation: string, step: StoreStep): Plan {
     const { faults, random, sessionLifetimeMs } = this.#parts;
     const { script } = this.#instance;
-    if (this.#isOut() || this.#doomed.has(step)) return this.#refused(operation, null);
+    if (this.#isOut() || this.#isCutOff() || this.#doomed.has(step)) return this.#refused(operation, null);
     const { registerFails } = script;
     const isCommit = operation === "commit";
     if (isCommit && step.method === "beat" && registerFails !== null && (step.args[0] as BeatRequest).register) {
@@ -185,6 +190,13 @@ class SimRowServer implements RowServer {
     const problem = "simulated";
     const error = new SandlotError("store_unavailable", { operation, problem, retryAfterMs: 100 });
     return { effectMs, answerMs, error };
+  }
+
+  #isCutOff(): boolean {
+    const { partitions, faults } = this.#parts;
+    if (!partitions.isCut(this.#instance.host, "store")) return false;
+    faults.count("partition-host-store");
+    return true;
   }
 
   #isOut(): boolean {

@@ -3,21 +3,34 @@
  *
  * Every commit is applied to the watched tables at the moment of its effect, with the step that it belongs to.
  *
- * A database that may rewind loses its last commits now and then. The promise then has an exception. It begins with the
- * failover, if a living instance knows of a lost commit (`knowers`: the answer reached it). It ends when a new epoch
- * begins, or when no such instance lives any more. While it lasts (`isExcepted`), and until the damage of that time is
- * repaired, which is when the next recovery is over, violations are counted apart and are no failures.
- * What holds nevertheless, without an exception: no commit of an instance that knows more succeeds in the old epoch.
+ * A database that may rewind loses its last commits now and then. The promise then has an exception:
+ *
+ * - It begins with the failover, if an answer to a lost commit had reached an instance that lives (a knower).
+ * - It ends when a new epoch begins. The next commit of a knower is answered `rewound`, so that is soon. It also ends
+ *   when no knower lives any more: then no instance can tell, and the database goes on from its earlier state.
+ * - What was done meanwhile is repaired by the recovery of the new epoch, or without one by the removal of orphans.
+ * - A thread whose record or home was lost, or was written meanwhile, may have had two sandboxes, on two engines too. It
+ *   keeps its exception: what its callers were told, and what its workspace lacks, does not come back.
+ *
+ * Until the repair is over, violations are counted apart and are no failures (`Findings.exceptions`). The exception to
+ * the exception: a commit that a knower decided on never succeeds in the epoch that has lost its commit.
  */
 
-import type { InstanceId, SandboxId } from "@sandlot/contract";
+import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { MemoryRows } from "../../../packages/fleet/src/store/rows/memory-rows.ts";
 import type { BeatBody, HomeBody, SessionBody } from "../../../packages/fleet/src/store/rows/row-body.ts";
-import { GENERATION_KEY, idOf, sessionKey, tableOf } from "../../../packages/fleet/src/store/rows/row-key.ts";
+import {
+  GENERATION_KEY,
+  idOf,
+  recordKey,
+  sessionKey,
+  tableOf,
+} from "../../../packages/fleet/src/store/rows/row-key.ts";
 import type { Commit, CommitAnswer, RowKey } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { Findings } from "../checks/findings.ts";
+import type { Invariant } from "../checks/invariants.ts";
 import type { Truth } from "../checks/truth.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Trace } from "../schedule/trace.ts";
@@ -38,9 +51,15 @@ export class SimRows {
   readonly rows: MemoryRows;
   readonly mayRewind: boolean;
   readonly #parts: SimRowsParts;
-  readonly #acknowledged = new Map<string, Set<Instance>>();
+  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
-  #knowers = new Set<Instance>();
+  /** Threads, sandboxes and generations that a rewind has lost, or that were written during an exception. */
+  readonly #damaged = new Set<string>();
+  #isEmptied = false;
+  #isRepairing = false;
+  #orphansUntil = Number.NEGATIVE_INFINITY;
+  /** When each first heard of a lost commit. */
+  #knowers = new Map<Instance, number>();
   /** The lost commits that a knower must not be able to build on. */
   #rewoundAt: number | null = null;
 
@@ -49,22 +68,41 @@ export class SimRows {
     this.mayRewind = parts.mayRewind;
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
+    parts.findings.isExcepted = (invariant, detail) => this.isExcepted(invariant, detail);
     this.rows.audit = { committing: (commit) => this.#committing(commit), epochBegins: () => this.#epochBegins() };
+    // A flush keeps the homes of threads, as `WatchedTables` does.
     tables.onEmpty = () => {
       this.#closeWindow();
-      this.rows.lose();
+      this.#isEmptied = true;
+      this.rows.beginEpoch(this.rows.epoch, newEpoch() as MemoryRows["epoch"]);
+      this.#isEmptied = false;
+      this.rows.replicate();
     };
   }
 
-  /** Whether the promise has its exception now. */
-  get isExcepted(): boolean {
-    for (const knower of [...this.#knowers]) if (!knower.process.alive) this.#knowers.delete(knower);
-    if (this.#knowers.size === 0) this.#rewoundAt = null;
+  /** Whether the promise has its exception now, or its damage is still being repaired. */
+  isExcepted(invariant: Invariant, detail: string): boolean {
+    if (invariant === "rewind-is-noticed") return false;
+    for (const name of this.#damaged) if (isNamed(detail, name)) return true;
+    const { truth } = this.#parts;
+    if (this.#isRepairing && [...truth.reachable()].every((engine) => truth.recoveredAt.has(engine)))
+      this.#isRepairing = false;
+    return this.#isRewound() || this.#isRepairing || truth.now < this.#orphansUntil;
+  }
+
+  #isRewound(): boolean {
+    for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
+    if (this.#rewoundAt !== null && this.#knowers.size === 0) {
+      this.#rewoundAt = null;
+      this.#orphansUntil = this.#parts.truth.now + this.#orphanMs();
+    }
     return this.#rewoundAt !== null;
   }
 
-  commit(step: StoreStep, commit: Commit): CommitAnswer {
-    const isKnower = this.isExcepted && this.#knowers.has(step.by) && commit.epoch === this.rows.epoch;
+  /** `sentAt`: when the instance decided on the commit, and on what it names as seen. */
+  commit(step: StoreStep, commit: Commit, sentAt: number): CommitAnswer {
+    const knowsSince = this.#knowers.get(step.by) ?? Number.POSITIVE_INFINITY;
+    const isKnower = this.#isRewound() && knowsSince < sentAt && commit.epoch === this.rows.epoch;
     this.#step = step;
     try {
       const answer = this.rows.commit(commit);
@@ -82,8 +120,7 @@ export class SimRows {
 
   /** The answer to a commit has reached an instance. */
   acknowledged(by: Instance, id: string): void {
-    const known = this.#acknowledged.get(id) ?? new Set();
-    this.#acknowledged.set(id, known.add(by));
+    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now });
   }
 
   /** A failover to a replica that lacks the last `ms`. Returns whether a commit was lost. */
@@ -91,21 +128,53 @@ export class SimRows {
     const lost = this.rows.rewind(ms);
     if (lost.length === 0) return false;
     const { trace, tables, truth } = this.#parts;
-    for (const id of lost)
-      for (const by of this.#acknowledged.get(id) ?? []) if (by.process.alive) this.#knowers.add(by);
-    const names = [...this.#knowers].map(({ name }) => name);
+    for (const id of lost) {
+      const known = this.#acknowledged.get(id);
+      if (known?.by.process.alive !== true) continue;
+      this.#knowers.set(known.by, Math.min(known.at, this.#knowers.get(known.by) ?? known.at));
+    }
+    const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
+    else this.#orphansUntil = truth.now + this.#orphanMs();
+    for (const record of tables.records()) if (this.#isLost(record)) this.#damage(record);
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
     });
+    // Nothing but the lost rows told where these threads live.
+    for (const [owner, { engine }] of [...truth.homes]) {
+      const [user = "", thread = ""] = splitOwner(owner);
+      const present = tables.homeOf(user as UserId, thread as ThreadId);
+      if (present === engine) continue;
+      truth.homes.set(owner, { engine: present, at: truth.now });
+      this.#damaged.add(owner);
+    }
     return true;
+  }
+
+  #isLost(record: SandboxRecord): boolean {
+    const body = this.rows.read([recordKey(record.sandboxId)]).rows[0]?.body ?? null;
+    return body === null || (JSON.parse(body) as SandboxRecord).revision !== record.revision;
+  }
+
+  #damage({ sandboxId, generation, ref, user, thread }: SandboxRecord): void {
+    for (const name of [sandboxId, String(generation), ref, `${user}/${thread}`])
+      if (name !== null) this.#damaged.add(name);
+  }
+
+  /** How long an object without a record may be left, and the rounds until it is seen and gone. */
+  #orphanMs(): number {
+    const { orphanTimeoutMs, sessionLifetimeMs, housekeepingIntervalMs } = this.#parts.truth.settings;
+    return orphanTimeoutMs + 2 * sessionLifetimeMs + 4 * housekeepingIntervalMs;
   }
 
   #committing(commit: Commit): void {
     const step = this.#step;
     if (step === null) throw new Error("a commit without a step");
     const { audit, tables, trace } = this.#parts;
+    if (this.#isRewound())
+      for (const [key, body] of commit.writes)
+        if (tableOf(key) === "record" && body !== null) this.#damage(JSON.parse(body) as SandboxRecord);
     audit.began(step);
     for (const [key, body] of commit.writes) this.#apply(tables, key, body, commit);
     audit.ended(step, this.#resultOf(step, commit));
@@ -122,13 +191,15 @@ export class SimRows {
   }
 
   #epochBegins(): void {
+    if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
+    this.#isRepairing ||= this.#isRewound();
     this.#closeWindow();
     this.#parts.tables.beginEpoch();
   }
 
   #closeWindow(): void {
-    this.#knowers = new Set();
+    this.#knowers = new Map();
     this.#rewoundAt = null;
   }
 
@@ -143,7 +214,8 @@ export class SimRows {
         if (value !== null) tables.putTombstone(value as Tombstone);
         return;
       case "session":
-        if (value === null) tables.deleteSession(idOf(key) as InstanceId);
+        // A session that is ending has no rights any more.
+        if (value === null || (value as SessionBody).ending) tables.deleteSession(idOf(key) as InstanceId);
         return;
       case "beat":
         if (value !== null) this.#putSession(tables, value as BeatBody, commit);
@@ -166,7 +238,20 @@ export class SimRows {
     const key = sessionKey(instance);
     const body = commit?.writes.get(key) ?? this.rows.read([key]).rows[0]?.body;
     if (body === null || body === undefined) return;
-    const { ending: _, ...session } = JSON.parse(body) as SessionBody;
+    const { ending, ...session } = JSON.parse(body) as SessionBody;
+    if (ending) return;
     tables.putSession({ ...session, beat, lastBeatAt });
   }
+}
+
+/** `user/thread`: a user has no slash in its name. */
+function splitOwner(owner: string): readonly [string, string] {
+  const at = owner.indexOf("/");
+  return [owner.slice(0, at), owner.slice(at + 1)];
+}
+
+/** As a whole word: `e1-3` is not `e1-31`. */
+function isNamed(detail: string, name: string): boolean {
+  const at = detail.indexOf(name);
+  return at >= 0 && !/[\w-]/.test(detail[at + name.length] ?? "");
 }

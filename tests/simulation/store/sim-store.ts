@@ -10,6 +10,7 @@ import { TransactionalStore } from "../../../packages/fleet/src/store/transactio
 import type { Faults } from "../faults.ts";
 import type { Plan } from "../process/calls.ts";
 import type { Instance } from "../process/instance.ts";
+import type { Partitions } from "../process/partitions.ts";
 import type { Random } from "../schedule/random.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
 import type { Trace } from "../schedule/trace.ts";
@@ -50,6 +51,7 @@ export interface StoreParts {
   readonly scheduler: Scheduler;
   readonly trace: Trace;
   readonly outage: Outage;
+  readonly partitions: Partitions;
   readonly sessionLifetimeMs: number;
 }
 
@@ -144,10 +146,10 @@ export class SimStore extends TransactionalStore {
   }
 
   watch(hint: () => void): () => void {
-    const { tables, faults, scheduler, random } = this.#parts;
+    const { tables, faults, scheduler, random, partitions } = this.#parts;
     let pending = false;
     const unwatch = tables.watch(() => {
-      if (pending || faults.hits("store-hint-lost")) return;
+      if (pending || faults.hits("store-hint-lost") || partitions.isCut(this.#instance.host, "store")) return;
       pending = true;
       scheduler.after(random.between(1, 20), () => {
         pending = false;
@@ -180,7 +182,7 @@ export class SimStore extends TransactionalStore {
   #plan(operation: string): Plan {
     const { faults, random, sessionLifetimeMs } = this.#parts;
     const { script } = this.#instance;
-    if (this.#isOut()) return this.#refused(operation, null);
+    if (this.#isOut() || this.#isCutOff()) return this.#refused(operation, null);
     const { registerFails } = script;
     if (operation === "beat" && registerFails !== null && (this.#args[0] as BeatRequest).register) {
       script.registerFails = null;
@@ -207,6 +209,13 @@ export class SimStore extends TransactionalStore {
   #refused(operation: string, effectMs: number | null): Plan {
     const answerMs = Math.max(this.#parts.random.between(1, 400), Math.min(effectMs ?? 0, 400));
     return { effectMs, answerMs, error: unavailable(operation, "simulated") };
+  }
+
+  #isCutOff(): boolean {
+    const { partitions, faults } = this.#parts;
+    if (!partitions.isCut(this.#instance.host, "store")) return false;
+    faults.count("partition-host-store");
+    return true;
   }
 
   #isOut(): boolean {

@@ -169,8 +169,8 @@ export class WatchedTables implements Tables {
     return this.#rows.recordWithLease(leaseId);
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    return this.#rows.blankIds(blueprintHash);
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    return this.#rows.blankIds(blueprintHash, engine);
   }
 
   countAll(): number {

@@ -8,6 +8,7 @@
 import { isSandlotError } from "@sandlot/contract";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
 import type { Asked, LeaseChecks } from "../checks/lease-checks.ts";
+import { sinceOf } from "../checks/reach-checks.ts";
 import { HeldLease, type ThreadTruth } from "../checks/truth.ts";
 import { JOURNAL } from "../engine/sim-sandbox.ts";
 import type { Instance } from "../process/instance.ts";
@@ -223,12 +224,10 @@ export class Callers {
         },
         (error: unknown) => {
           this.#answered(asked, "destroy");
+          this.#simulation.reachChecks.refused(error, asked);
           const named = isSandlotError(error) && DESTROY_ERRORS.has(error.code);
-          this.#simulation.findings.check(
-            "errors-are-named",
-            named,
-            () => `destroy at ${instance.name}: ${String(error)}`,
-          );
+          const told = () => `destroy at ${instance.name}: ${String(error)}`;
+          this.#simulation.findings.check("errors-are-named", named, told);
         },
       );
     });
@@ -367,9 +366,10 @@ export class Callers {
       at: this.#simulation.scheduler.now,
       pausedMs: instance.process.pausedMs,
     };
-    this.#pending.set(asked, kind);
+    const joined = { ...asked, since: sinceOf(this.#pending.keys(), asked) };
+    this.#pending.set(joined, kind);
     if (kind === "acquire") instance.waitingAcquires += 1;
-    return asked;
+    return joined;
   }
 
   #settled(asked: Asked): void {
@@ -390,7 +390,9 @@ export class Callers {
 }
 
 const DESTROY_ERRORS: ReadonlySet<string> = new Set(
-  "sandbox_in_use store_unavailable store_recovering fleet_closed create_failed sandbox_unreachable".split(" "),
+  "sandbox_in_use store_unavailable store_recovering fleet_closed create_failed sandbox_unreachable thread_elsewhere engine_unreachable".split(
+    " ",
+  ),
 );
 
 function ownerName({ user, thread }: ThreadName): string {

@@ -55,6 +55,12 @@ export function drawSettings(random: Random, more: Random = random): Settings {
   };
 }
 
+/** The fleet has room for several engines, and sometimes each of them has a limit of its own. */
+export function forEngines(settings: Settings, random: Random): Settings {
+  const limits = { ...settings.limits, max: random.between(5, 12), maxPerEngine: random.pick([0, 0, 3, 4, 5]) };
+  return { ...settings, limits };
+}
+
 /** Individual limits for some users, in some runs; 0: none. */
 function drawUsers(random: Random): Record<string, { readonly max: number }> {
   if (random.chance(0.6)) return {};

@@ -8,6 +8,7 @@ import type { Instance } from "../process/instance.ts";
 import { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import { Callers } from "./callers.ts";
+import { Cuts } from "./cuts.ts";
 import { BLUEPRINT_NAMES } from "./draw-settings.ts";
 import { EventWeights } from "./event-weights.ts";
 import { Plots } from "./plots.ts";
@@ -23,6 +24,7 @@ export class Workload {
   /** For later additions, so that the rest of a run stays the same. */
   readonly #more: Random;
   readonly #plots: Plots;
+  readonly #cuts: Cuts;
   readonly #weights: EventWeights;
   readonly #events: number;
   readonly #instancesMax: number;
@@ -35,8 +37,10 @@ export class Workload {
     this.#more = new Random(seed, 6);
     this.callers = new Callers(simulation);
     this.#plots = new Plots(simulation, this.callers, new Random(seed, 7));
+    this.#cuts = new Cuts(simulation, new Random(seed, 11));
     this.#events = this.#random.between(200, 260);
-    this.#instancesMax = this.#random.between(INSTANCES_MIN, 4);
+    const least = simulation.engines.isShared ? INSTANCES_MIN + 1 : INSTANCES_MIN;
+    this.#instancesMax = this.#random.between(least, least + 1);
     this.#gapMs = this.#random.pick([250, 500, 900]);
     this.#weights = new EventWeights(this.#random);
   }
@@ -63,9 +67,12 @@ export class Workload {
     return lull < 0.97 ? this.#random.exponential(this.#gapMs) : 12_000;
   }
 
-  /** As many instances run as at the beginning. */
+  /** As many instances run as at the beginning, and every engine is reached. */
   replenish(): void {
     while (this.#living().length < this.#instancesMax) this.#start();
+    for (const host of this.#simulation.hosts)
+      if (!this.#living().some(({ engine }) => engine === this.#simulation.engineOf(host)))
+        this.#simulation.start(host);
   }
 
   #happen(): void {
@@ -74,6 +81,7 @@ export class Workload {
     if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
     this[`_${kind}`]();
     this.#plots.happen();
+    this.#cuts.happen();
     if (this.#random.chance(0.2)) for (const held of this.#leases()) this.#simulation.leaseChecks.checkOneSandbox(held);
   }
 
@@ -81,7 +89,8 @@ export class Workload {
 
   protected _acquire(): void {
     const instance = this.#someone();
-    if (instance !== null) this.#acquire(instance, this.#random.chance(0.1) ? null : this.#thread());
+    const thread = instance === null || this.#random.chance(0.1) ? null : this.#thread();
+    if (instance !== null) this.#acquire(this.#following(instance, thread), thread);
   }
 
   protected _acquireEverywhere(): void {
@@ -353,6 +362,15 @@ export class Workload {
   #someone(): Instance | null {
     const open = this.#simulation.open();
     return open.length === 0 ? null : this.#random.pick(open);
+  }
+
+  /** With several engines most callers follow the thread to its engine. The others are told where it is. */
+  #following(instance: Instance, thread: ThreadName | null): Instance {
+    const { truth, engines } = this.#simulation;
+    if (!engines.isShared || thread === null || this.#more.chance(0.3)) return instance;
+    const home = truth.homes.get(`${thread.user}/${thread.thread}`)?.engine ?? instance.engine;
+    const there = this.#simulation.open().filter(({ engine }) => engine === home);
+    return instance.engine === home || there.length === 0 ? instance : this.#more.pick(there);
   }
 
   #living(): Instance[] {

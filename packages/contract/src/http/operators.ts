@@ -14,6 +14,7 @@ export const explanationSchema = z
     sandboxId: z.string(),
     user: z.string().nullable(),
     thread: z.string().nullable(),
+    engine: z.string().optional().describe("the engine that has it, if it is known"),
     state: openEnum(["creating", "leased", "parked", "blank", "stopping", "absent"]),
     summary: z.string(),
     holders: z.array(z.object({ who: z.string(), purpose: z.string(), since: z.number() })),

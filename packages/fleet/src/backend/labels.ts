@@ -25,6 +25,8 @@ export const labelsSchema = z.object({
   generation: branded<Generation>(z.int()),
   threadKey: branded<ThreadKey>(z.string()).nullable(),
   blueprintHash: branded<BlueprintHash>(z.string()),
+  /** The engine that made it (`Backend.engineId`). Objects of earlier versions have none. */
+  engine: z.string().optional(),
 });
 
 export type Labels = Immutable<z.infer<typeof labelsSchema>>;

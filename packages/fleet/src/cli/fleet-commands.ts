@@ -30,12 +30,18 @@ export async function listCommand(terminal: Terminal, options: ListCommandOption
   if (options.json) return printJson(terminal, { sandboxes });
   if (options.quiet === true) return terminal.out(sandboxes.map(({ sandboxId }) => `${sandboxId}\n`).join(""));
   if (sandboxes.length === 0) return terminal.error("There are no sandboxes.\n");
-  const now = Date.now();
-  printTable(
-    terminal,
-    ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"],
-    sandboxes.map((sandbox) => row(sandbox, now)),
-  );
+  const { heads, rows } = sandboxTable(sandboxes, Date.now());
+  printTable(terminal, heads, rows);
+}
+
+export function sandboxTable(sandboxes: readonly SandboxSummary[], now: number) {
+  // A fleet with one engine needs no column for it.
+  const hasEngines = new Set(sandboxes.map(({ engine }) => engine)).size > 1;
+  const heads = ["SANDBOX", "USER", "THREAD", "STATE", "BLUEPRINT", "BACKEND", "AGE", "HELD BY"];
+  return {
+    heads: [...heads, ...(hasEngines ? ["ENGINE"] : [])],
+    rows: sandboxes.map((sandbox) => [...row(sandbox, now), ...(hasEngines ? [sandbox.engine ?? "-"] : [])]),
+  };
 }
 
 function printThreads(terminal: Terminal, threads: readonly ThreadSummary[], options: ListCommandOptions): void {

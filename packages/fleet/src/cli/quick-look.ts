@@ -35,7 +35,7 @@ export async function quickLook(
   const store = await storing.open(settings.store, world);
   try {
     if (!(await isSettled(store, world))) return null;
-    const findings = await auditFleet({ store, backend }, new AbortController().signal);
+    const findings = await auditFleet({ store, backend, isOurs: () => true }, new AbortController().signal);
     return findings.length === 0 ? (await store.list()).map(summarize) : null;
   } finally {
     await store.close();
@@ -50,7 +50,8 @@ function suffices(capabilities: Backend["capabilities"], { blueprints }: Setting
 }
 
 async function isSettled(store: Store, world: World): Promise<boolean> {
-  if ((await store.meta()).recovering) return false;
+  // Which records of a shared store are on this host's engine, only a fleet knows.
+  if (store.isShared || (await store.meta()).recovering) return false;
   const sessions = await store.sessions();
   if (sessions.some(({ identity }) => world.processLiveness(identity) === "dead")) return false;
   const alive = new Set(sessions.map(({ instance }) => instance));

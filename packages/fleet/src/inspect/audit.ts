@@ -8,6 +8,8 @@ import type { Store } from "../store/store.ts";
 export interface AuditParts {
   readonly store: Pick<Store, "list">;
   readonly backend: Pick<Backend, "list">;
+  /** Whether this instance reaches the engine that has the sandbox. The engine knows nothing of others. */
+  readonly isOurs: (record: SandboxRecord) => boolean;
 }
 
 /** The present differences. A running create or stop is no difference. */
@@ -19,10 +21,10 @@ export async function auditFleet(parts: AuditParts, signal: AbortSignal): Promis
   return findings.filter((finding) => again.has(JSON.stringify(finding)));
 }
 
-async function compare({ store, backend }: AuditParts, signal: AbortSignal): Promise<readonly AuditFinding[]> {
+async function compare({ store, backend, isOurs }: AuditParts, signal: AbortSignal): Promise<readonly AuditFinding[]> {
   const objects = await backend.list({ consistent: true }, signal);
   const records = await store.list();
-  return [...aboutObjects(objects, records), ...aboutRecords(objects, records)];
+  return [...aboutObjects(objects, records), ...aboutRecords(objects, records.filter(isOurs))];
 }
 
 function* aboutObjects(objects: readonly EngineObject[], records: readonly SandboxRecord[]): Generator<AuditFinding> {

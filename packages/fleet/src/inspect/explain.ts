@@ -15,7 +15,7 @@ import type { ExplainOptions, Explanation, ThreadKeyInput } from "../fleet.ts";
 import type { Slots } from "../lifecycle/hold/slots.ts";
 import type { EventBus } from "../observe/event-bus.ts";
 import { isBlank, isHeld, isParked, type SandboxRecord, type Tombstone } from "../store/record.ts";
-import type { Store } from "../store/store.ts";
+import type { Session, Store } from "../store/store.ts";
 import { within } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { stateOf } from "./summary.ts";
@@ -28,6 +28,8 @@ export interface ExplainParts {
   readonly backend: Backend;
   readonly world: World;
   readonly instance: InstanceId;
+  /** Whether this instance reaches the engine that has the sandbox. */
+  readonly isOurs: (record: SandboxRecord) => boolean;
   /** Aborted when the fleet closes. */
   readonly ending: AbortSignal;
 }
@@ -92,7 +94,7 @@ function explainAbsent(
 }
 
 async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leaving }: Asked): Promise<Explanation> {
-  const { sandboxId, user, thread, reason, actor } = record;
+  const { sandboxId, user, thread, reason, actor, engine } = record;
   const holders = holdersOf(record, parts.slots);
   const isGone = isParked(record) && (await hasEnded(parts, record));
   const ends = isGone ? null : endOf(record, parts.settings, leaving ? await orphanedAt(parts) : null);
@@ -100,10 +102,11 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
   const began = history.findLast(({ type }) => type === "sandbox-stopping");
   return {
     ...{ sandboxId, user, thread },
+    ...(engine === "" ? {} : { engine }),
     state: stateOf(record),
     summary: isGone
       ? `It has ended by itself; the files of thread ${thread} are kept.`
-      : sentence(record, holders, ends),
+      : `${sentence(record, holders, ends)}${parts.isOurs(record) ? "" : ` It is on engine ${engine}, which this process does not reach.`}`,
     holders,
     stopped:
       record.state !== "stopping" || reason === null || actor === null
@@ -115,8 +118,9 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
 }
 
 /** The record still exists, but the engine says that nothing runs. */
-async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: SandboxRecord): Promise<boolean> {
-  if (ref === null) return false;
+async function hasEnded({ backend, world, ending, isOurs }: ExplainParts, record: SandboxRecord): Promise<boolean> {
+  const { ref } = record;
+  if (ref === null || !isOurs(record)) return false;
   const late = () => new Error("no answer");
   const probe = (signal: AbortSignal) => backend.probe(ref, signal);
   return (await within(world, PROBE_PATIENCE_MS, ending, late, probe).catch(() => "unknown")) === "dead";
@@ -126,7 +130,8 @@ async function hasEnded({ backend, world, ending }: ExplainParts, { ref }: Sandb
 async function orphanedAt({ settings, store, world, instance, backend }: ExplainParts): Promise<number | null> {
   const { orphanTimeoutMs } = settings;
   if (backend.endsUnrenewed !== true) return null;
-  const others = (await store.sessions()).filter((session) => session.instance !== instance);
+  const isHere = ({ engines }: Session) => !store.isShared || engines.includes(backend.engineId);
+  const others = (await store.sessions()).filter((session) => session.instance !== instance && isHere(session));
   return others.length === 0 ? world.wallMs() + orphanTimeoutMs : null;
 }
 

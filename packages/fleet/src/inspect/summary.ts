@@ -4,9 +4,11 @@ import type { SandboxState, SandboxSummary } from "@sandlot/contract";
 import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
 
 export function summarize(record: SandboxRecord): SandboxSummary {
-  const { sandboxId, user, thread, generation, blueprint, backend, holders, leases, createdAt, parkedAt } = record;
+  const { sandboxId, user, thread, generation, blueprint, backend, engine, holders, leases } = record;
+  const { createdAt, parkedAt } = record;
   return {
     ...{ sandboxId, user, thread, generation, blueprint, backend, createdAt, parkedAt },
+    ...(engine === "" ? {} : { engine }),
     state: stateOf(record),
     holders: [...Object.keys(holders), ...Object.keys(leases)],
   };

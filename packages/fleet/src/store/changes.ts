@@ -9,10 +9,13 @@ import type { Store } from "./store.ts";
 
 /** Without a hint, look again this often: short enough for a person, long enough to cost nothing. */
 const POLL_MS = 250;
+/** Over a network each look is a round trip: with the jitter a waiter makes at most one in a second. */
+const SHARED_POLL_MS = 1_334;
 /** After a hint, related changes may arrive before the waiters look. */
 const SETTLE_MS = 2;
 /** However much changes, each waiter looks at least this often. */
 const PAUSE_MAX_MS = 64;
+const SHARED_PAUSE_MAX_MS = 1_000;
 
 export class Changes {
   readonly #world: World;
@@ -51,10 +54,11 @@ export class Changes {
    */
   async after(count: number, signal: AbortSignal, rounds = 0): Promise<void> {
     signal.throwIfAborted();
-    const pauseMs = Math.min(SETTLE_MS * 2 ** rounds, PAUSE_MAX_MS);
+    const { isShared } = this.#store;
+    const pauseMs = Math.min(SETTLE_MS * 2 ** rounds, isShared ? SHARED_PAUSE_MAX_MS : PAUSE_MAX_MS);
     if (rounds > 0) await sleep(this.#world, pauseMs, signal);
     if (count !== this.#count) return rounds > 0 ? undefined : this.#wait(pauseMs, signal);
-    return this.#wait(POLL_MS * (0.75 + this.#world.random() / 2), signal);
+    return this.#wait((isShared ? SHARED_POLL_MS : POLL_MS) * (0.75 + this.#world.random() / 2), signal);
   }
 
   /** Something may have changed. */

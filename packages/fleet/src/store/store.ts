@@ -77,7 +77,7 @@ export interface Store {
   // Reading.
   /** `engine` is the one whose recovery is meant. A store that is not shared ignores it. */
   meta(engine?: string): Promise<StoreMeta>;
-  /** Where a thread lives, as `instance` sees it. */
+  /** Where a thread lives, for an instance that reaches these engines. */
   locate(request: LocateRequest): Promise<ThreadPlace>;
   get(sandboxId: SandboxId): Promise<SandboxRecord | null>;
   find(user: UserId, thread: ThreadId): Promise<SandboxRecord | null>;
@@ -171,11 +171,11 @@ export interface Session {
 export interface LocateRequest {
   readonly user: UserId;
   readonly thread: ThreadId;
-  readonly instance: InstanceId;
+  readonly engines: readonly string[];
 }
 
 export interface ThreadPlace extends StoreMeta {
-  /** The engine that the instance does not reach; `null`: the thread is here, or may begin here. */
+  /** `null`: the thread is on one of these engines, or may begin on one. */
   readonly elsewhere: Elsewhere | null;
 }
 

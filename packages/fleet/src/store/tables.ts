@@ -44,8 +44,8 @@ export interface Tables {
   recordsHeldBy(instance: InstanceId): readonly ReadyRecord[];
   /** The record with this remote lease. */
   recordWithLease(leaseId: string): ReadyRecord | null;
-  /** The blanks of a blueprint, always in the same order. */
-  blankIds(blueprintHash: string): readonly SandboxId[];
+  /** The blanks of a blueprint on an engine, always in the same order. Not shared: on any engine. */
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[];
   countAll(): number;
   /** Counts all records, or one user's. */
   census(user: UserId | null): Census;

@@ -12,6 +12,7 @@
 import { bindingCases } from "./store-suite/binding.ts";
 import { concurrencyCases } from "./store-suite/concurrency.ts";
 import { endingCases } from "./store-suite/ending.ts";
+import { engineCases } from "./store-suite/engines.ts";
 import { holdingCases } from "./store-suite/holding.ts";
 import { makingCases } from "./store-suite/making.ts";
 import { readingCases } from "./store-suite/reading.ts";
@@ -49,6 +50,7 @@ const GROUPS: Readonly<Record<string, readonly StoreCase[]>> = {
   ending: endingCases,
   "remote leases": remoteLeaseCases,
   recovery: recoveryCases,
+  engines: engineCases,
   concurrency: concurrencyCases,
 };
 

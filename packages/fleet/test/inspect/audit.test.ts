@@ -13,15 +13,25 @@ import { HELD, objectOf, recordWith } from "../support/records.ts";
 const NEVER = new AbortController().signal;
 
 /** Each list in turn; the last one stays. */
-function audited(objects: readonly (readonly EngineObject[])[], records: readonly (readonly SandboxRecord[])[]) {
+function audited(
+  objects: readonly (readonly EngineObject[])[],
+  records: readonly (readonly SandboxRecord[])[],
+  isOurs = (_: SandboxRecord) => true,
+) {
   const next = <T>(answers: readonly T[]) => {
     let asked = 0;
     return async () => answers[Math.min(asked++, answers.length - 1)] as T;
   };
-  return auditFleet({ backend: { list: next(objects) }, store: { list: next(records) } }, NEVER);
+  return auditFleet({ backend: { list: next(objects) }, store: { list: next(records) }, isOurs }, NEVER);
 }
 
 describe("an audit", () => {
+  test("does not miss on its own engine what another engine has", async () => {
+    const [there, here] = [recordWith({ engine: "there" }), recordWith({ engine: "here" })];
+    const findings = await audited([[]], [[there, here]], ({ engine }) => engine === "here");
+    expect(findings).toMatchObject([{ kind: "gone", sandboxId: here.sandboxId }]);
+  });
+
   test("tells what is missing, dead, unknown and twice", async () => {
     const [missing, dead, twice, well] = [recordWith(), recordWith(), recordWith(), recordWith()];
     const stray = recordWith();

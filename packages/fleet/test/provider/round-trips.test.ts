@@ -5,7 +5,7 @@
 
 import { describe, expect, test } from "vitest";
 import type { Store } from "../../src/store/store.ts";
-import { newStageOn, STORE_KINDS } from "../support/stage.ts";
+import { newStageOn, newStageOnRows, STORE_KINDS, type StoreKind } from "../support/stage.ts";
 
 type Opened = Awaited<ReturnType<ReturnType<typeof newStageOn>["open"]>>;
 
@@ -31,7 +31,7 @@ const ACQUIRE_STEPS =
     " ",
   ) as (keyof Store & ("take" | "list"))[];
 
-describe.each(STORE_KINDS)("an acquire waits for the store, on %s,", (kind) => {
+describe.each<StoreKind>([...STORE_KINDS, "rows"])("an acquire waits for the store, on %s,", (kind) => {
   test("not at all where the sandbox is held", async () => {
     const stage = newStageOn(kind);
     const instance = await stage.open();
@@ -75,5 +75,68 @@ describe.each(STORE_KINDS)("an acquire waits for the store, on %s,", (kind) => {
     expect(await stage.until(instance.fleet.destroy({ thread: "t" }))).toBe("stopped");
     const existing = () => stage.until(instance.fleet.acquire({ thread: "t", existing: true }));
     expect((await stepsOf(instance, existing)).asked).toEqual(["take", "reserve", "publish"]);
+  });
+});
+
+/** On a network each of these is a round trip. Beats and housekeeping are left out by looking at a quiet moment. */
+describe("a store of rows calls its server", () => {
+  async function callsOf(calls: string[], work: () => Promise<unknown>): Promise<readonly string[]> {
+    calls.length = 0;
+    await work();
+    return [...calls];
+  }
+
+  test("not at all for an acquire of what is held", async () => {
+    const { stage, calls } = newStageOnRows();
+    const { fleet } = await stage.open();
+    await using _held = await stage.until(fleet.acquire({ thread: "t" }));
+    expect(await callsOf(calls, async () => (await fleet.acquire({ thread: "t" })).release())).toEqual([]);
+  });
+
+  test("once for what is parked, also by another instance", async () => {
+    const { stage, calls } = newStageOnRows();
+    const { fleet } = await stage.open();
+    await (await stage.until(fleet.acquire({ thread: "t" }))).release();
+    await stage.settle();
+    const lease = await stage.until(fleet.acquire({ thread: "t" }));
+    await lease.release();
+    await stage.settle();
+    expect(await callsOf(calls, () => stage.until(fleet.acquire({ thread: "t" })))).toEqual(["commit"]);
+  });
+
+  test("twice for what is made", async () => {
+    const { stage, calls } = newStageOnRows();
+    const { fleet } = await stage.open();
+    await stage.settle();
+    expect(await callsOf(calls, () => stage.until(fleet.acquire({ thread: "t" })))).toEqual(["commit", "commit"]);
+  });
+
+  test("twice for a blank that is bound, and once more for the confirmation that is not awaited", async () => {
+    const { stage, calls } = newStageOnRows({ pool: { default: 1 } });
+    const instance = await stage.open();
+    await stage.settle();
+    const confirming = instance.store.hang("confirmBound", { deaf: true });
+    const made = await callsOf(calls, () => stage.until(instance.fleet.acquire({ thread: "t" })));
+    expect(made).toEqual(["commit", "commit"]);
+    confirming.open();
+  });
+
+  test("twice for a stop", async () => {
+    const { stage, calls } = newStageOnRows();
+    const instance = await stage.open();
+    await (await stage.until(instance.fleet.acquire({ thread: "t" }))).release();
+    await stage.settle();
+    const steps = await callsOf(calls, async () => {
+      const record = await stage.recordOf("t");
+      calls.length = 0;
+      if (record?.state !== "ready") throw new Error("not parked");
+      const { sandboxId, generation, revision } = record;
+      const actor = instance.fleet.instanceId;
+      const request = { sandboxId, generation, actor, reason: "destroyed", purge: false } as const;
+      const stopped = await instance.store.proxy.stop({ ...request, mode: { kind: "unheld", revision } });
+      if (stopped.kind !== "stopping") throw new Error(stopped.kind);
+      await instance.store.proxy.remove({ sandboxId, revision: stopped.record.revision, actor });
+    });
+    expect(steps).toEqual(["commit", "commit"]);
   });
 });

@@ -50,6 +50,48 @@ describe("a waiter", () => {
   });
 });
 
+describe("a waiter on a shared store", () => {
+  const signal = new AbortController().signal;
+
+  test("looks at most once a second without a hint, and soon after one", async () => {
+    const time = new VirtualTime();
+    const world = time.newWorld();
+    const changes = new Changes(world, new MemoryStore(newMemoryTables(world, true)));
+    const waiting = watched(changes.after(changes.count(), signal));
+    await time.advance(990);
+    expect(waiting.state).toBe("pending");
+    await time.until(waiting.promise);
+    expect(time.now).toBeLessThan(1_700);
+    const hinted = changes.after(changes.count(), signal);
+    changes.hint();
+    const hintedAt = time.now;
+    await time.until(hinted);
+    expect(time.now - hintedAt).toBeLessThanOrEqual(5);
+  });
+
+  test("is not woken more often than once a second by changes that do not help it", async () => {
+    const time = new VirtualTime();
+    const world = time.newWorld();
+    const changes = new Changes(world, new MemoryStore(newMemoryTables(world, true)));
+    let looks = 0;
+    const ended = new AbortController();
+    const waiter = (async () => {
+      for (let rounds = 1; !ended.signal.aborted; rounds += 1) {
+        looks += 1;
+        await changes.after(changes.count(), ended.signal, rounds).catch(() => undefined);
+      }
+    })();
+    for (let ms = 0; ms < 60_000; ms += 20) {
+      changes.hint();
+      await time.advance(20);
+    }
+    ended.abort();
+    await time.until(waiter);
+    // The first ones come faster, so that a short wait stays short.
+    expect(looks).toBeLessThan(72);
+  });
+});
+
 describe("a caller", () => {
   test("that waits for a peer's create has its lease soon after it is ready", async () => {
     const stage = newStage();

@@ -7,5 +7,6 @@ import { openMemory, openRows, openSqlite } from "./stores.ts";
 const tools = { describe, it, expect };
 
 describeStore({ name: "memory", tools, open: () => openMemory() });
+describeStore({ name: "memory, shared", tools, open: () => openMemory(undefined, true) });
 describeStore({ name: "rows", tools, open: () => openRows() });
 describeStore({ name: "sqlite", tools, open: () => openSqlite() });

@@ -39,23 +39,27 @@ const stepArbitrary = fc.record({
 type Step = typeof stepArbitrary extends fc.Arbitrary<infer T> ? T : never;
 
 describe.each([
-  { name: "sqlite", open: openSqlite },
-  { name: "rows", open: openRows },
-])("memory and $name", ({ open }) => {
+  { name: "sqlite", open: openSqlite, isShared: false },
+  { name: "rows", open: openRows, isShared: true },
+])("memory and $name", ({ open, isShared }) => {
   it("answer every sequence of steps alike", { timeout: 60_000 }, async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(stepArbitrary, { minLength: 10, maxLength: STEPS_MAX, size: "max" }), (steps) =>
-        runBoth(steps, open),
+        runBoth(steps, open, isShared),
       ),
       { numRuns: RUNS },
     );
   });
 });
 
-async function runBoth(steps: readonly Step[], open: (world: World) => Promise<StoreHarness>): Promise<void> {
+async function runBoth(
+  steps: readonly Step[],
+  open: (world: World) => Promise<StoreHarness>,
+  isShared: boolean,
+): Promise<void> {
   let passedMs = 0;
   const world = { ...systemWorld(), wallMs: () => 1_800_000_000_000 + passedMs, monotonicMs: () => passedMs };
-  const harnesses: StoreHarness[] = [await openMemory(world), await open(world)];
+  const harnesses: StoreHarness[] = [await openMemory(world, isShared), await open(world)];
   const [memory, other] = harnesses.map(({ store }) => store) as [Store, Store];
   try {
     const connections = [other, await (harnesses[1] as StoreHarness).second()] as const;
@@ -183,7 +187,9 @@ function perform(
       } as never),
     () => store.hold({ sandboxId, generation, instance, seq } as never),
     () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
-    () => {
+    async () => {
+      // A shared store picks among the blanks of its last look.
+      await store.list();
       const blank = flag ? { blueprintHash: "hash", except: n % 2 === 0 ? [sandboxId] : [] } : null;
       const reserve = {
         sandboxId: `n${n}`,

@@ -16,8 +16,9 @@ import type { StoreHarness } from "../../src/testing/store-suite.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
 
-export async function openMemory(world: World = systemWorld()): Promise<StoreHarness> {
-  const tables = newMemoryTables(world);
+/** `isShared`: as a store on the network. */
+export async function openMemory(world: World = systemWorld(), isShared = false): Promise<StoreHarness> {
+  const tables = newMemoryTables(world, isShared);
   return {
     store: new MemoryStore(tables),
     second: async () => new MemoryStore(tables),
@@ -42,7 +43,8 @@ export async function openRows(world: World = systemWorld()): Promise<RowsHarnes
     rows,
     store: open(),
     second: async () => open(),
-    empty: async () => rows.lose(),
+    // The homes of threads stay.
+    empty: async () => void rows.beginEpoch(rows.epoch, world.randomHex(16) as Epoch),
     dispose: async () => {
       await Promise.all(opened.map((store) => store.close()));
     },

@@ -6,6 +6,7 @@ import { mkdtempSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
+  type Epoch,
   type ErrorCode,
   type FleetEvent,
   type FleetEventType,
@@ -24,6 +25,10 @@ import type { Fleet } from "../../src/fleet.ts";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import type { MemoryTables } from "../../src/store/memory/memory-tables.ts";
 import type { SandboxRecord } from "../../src/store/record.ts";
+import { MemoryRowServer } from "../../src/store/rows/memory-row-server.ts";
+import { MemoryRows } from "../../src/store/rows/memory-rows.ts";
+import type { RowServer } from "../../src/store/rows/row-server.ts";
+import { RowStore } from "../../src/store/rows/row-store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { World } from "../../src/world/world.ts";
@@ -31,7 +36,7 @@ import { Attachments } from "./attachments.ts";
 import { Interception } from "./interception.ts";
 import { VirtualTime, type VirtualWorld } from "./virtual-time.ts";
 
-export type StoreKind = "memory" | "sqlite";
+export type StoreKind = "memory" | "sqlite" | "rows";
 
 export interface Instance {
   readonly fleet: Fleet;
@@ -73,8 +78,17 @@ export class Stage {
     return this.#loseStore(this.engineWorld);
   }
 
-  /** Opens an instance. `config` replaces the stage's settings. */
-  async open(config: FleetConfig = {}, prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined) {
+  /** The engine of another host. */
+  newEngine(): MemoryEngine {
+    return new MemoryEngine({ world: this.engineWorld });
+  }
+
+  /** Opens an instance. `config` replaces the stage's settings, `host` the stage's engine. */
+  async open(
+    config: FleetConfig = {},
+    prepare: (instance: Omit<Instance, "fleet">) => void = () => undefined,
+    { engine = this.engine, address }: { readonly engine?: MemoryEngine; readonly address?: string } = {},
+  ) {
     const world = this.time.newWorld();
     const settings = resolveSettings(
       { fleetId: "stage", backend: "memory", store: { type: "memory" }, ...this.#config, ...config },
@@ -82,7 +96,7 @@ export class Stage {
     );
     const store = new Interception<Store>(await this.#openStore(world));
     const attachments = new Attachments();
-    const inner = createMemoryBackend({ fleetId: settings.fleetId, engine: this.engine, world });
+    const inner = createMemoryBackend({ fleetId: settings.fleetId, engine, world });
     const backend = new Interception<Backend>(attachments.wrap(inner));
     const events: FleetEvent[] = [];
     const parts = {
@@ -99,7 +113,8 @@ export class Stage {
       },
     };
     prepare(parts);
-    const assembling = assembleFleet({ settings, world, store: store.proxy, backend: backend.proxy }).then((opened) => {
+    const open = { settings, world, store: store.proxy, backend: backend.proxy, ...(address && { address }) };
+    const assembling = assembleFleet(open).then((opened) => {
       opened.events.on((event) => events.push(event));
       return opened;
     });
@@ -179,11 +194,11 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-/** A stage over the memory store. `tables` are the store's tables, to empty it. */
-export function newStage(config: FleetConfig = {}): Stage & { readonly tables: MemoryTables } {
+/** A stage over the memory store. `tables` are the store's tables, to empty it. `isShared`: for several engines. */
+export function newStage(config: FleetConfig = {}, isShared = false): Stage & { readonly tables: MemoryTables } {
   const holder: { tables?: MemoryTables } = {};
   const open = async (world: World) => {
-    holder.tables ??= newMemoryTables(world);
+    holder.tables ??= newMemoryTables(world, isShared);
     return new MemoryStore(holder.tables);
   };
   const stage = new Stage(config, open, async () => holder.tables?.empty());
@@ -193,6 +208,7 @@ export function newStage(config: FleetConfig = {}): Stage & { readonly tables: M
 
 export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
   if (kind === "memory") return newStage(config);
+  if (kind === "rows") return newStageOnRows(config).stage;
   const directory = mkdtempSync(join(tmpdir(), "sandlot-stage-"));
   const path = join(directory, "fleet.db");
   const stage = new Stage(
@@ -208,5 +224,36 @@ export function newStageOn(kind: StoreKind, config: FleetConfig = {}): Stage {
   cleanups.push(() => stage.close());
   return stage;
 }
+
+/** On a row store; `calls` names every call to its server so far. */
+export function newStageOnRows(config: FleetConfig = {}): { readonly stage: Stage; readonly calls: string[] } {
+  const calls: string[] = [];
+  let rows: MemoryRows | null = null;
+  const open = async (world: World): Promise<Store> => {
+    rows ??= new MemoryRows(
+      () => world.wallMs(),
+      () => world.randomHex(16) as Epoch,
+    );
+    return new RowStore({ server: counted(new MemoryRowServer(rows), calls), world });
+  };
+  const stage = new Stage(config, open, async () => rows?.lose());
+  cleanups.push(() => stage.close());
+  return { stage, calls };
+}
+
+function counted(server: RowServer, calls: string[]): RowServer {
+  return new Proxy(server, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function") return member;
+      return (...args: unknown[]) => {
+        if (ROUND_TRIPS.has(name)) calls.push(String(name));
+        return Reflect.apply(member, target, args) as unknown;
+      };
+    },
+  });
+}
+
+const ROUND_TRIPS: ReadonlySet<PropertyKey> = new Set(["commit", "read", "scan", "beginEpoch"]);
 
 export const STORE_KINDS: readonly StoreKind[] = ["memory", "sqlite"];

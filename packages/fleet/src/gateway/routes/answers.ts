@@ -11,6 +11,7 @@ export const THREAD_ERRORS = {
   410: errorBodySchema.describe("The sandbox was lost; ask again."),
   413: errorBodySchema.describe("Too large."),
   415: errorBodySchema.describe("Not in this type."),
+  421: errorBodySchema.describe("The thread lives on an engine of other gateways, which the details name."),
   422: errorBodySchema.describe("The request is not valid; the details say what is wrong."),
   429: errorBodySchema.describe("Too many, or no room. `Retry-After` says when to ask again."),
   431: errorBodySchema.describe("The headers are too large."),

@@ -163,6 +163,7 @@ export class SandboxMaker {
         type: "sandbox-created",
         blank: record.thread === null,
         durationMs: world.monotonicMs() - startedAt,
+        engine: record.engine,
         ...aboutRecord(record),
       });
       return published;
@@ -221,8 +222,8 @@ export class SandboxMaker {
   }
 
   #specOf(record: CreatingRecord, { name, hash, blueprint }: NamedBlueprint): CreateSpec {
-    const { sandboxId, generation, token, user, thread } = record;
-    const labels = { fleet: this.#parts.settings.fleetId, sandboxId, generation, blueprintHash: hash };
+    const { sandboxId, generation, token, engine, user, thread } = record;
+    const labels = { fleet: this.#parts.settings.fleetId, sandboxId, generation, blueprintHash: hash, engine };
     if (user === null || thread === null) {
       return { labels: { ...labels, threadKey: null }, generation, token, blueprint, marker: null };
     }

@@ -15,7 +15,6 @@ import {
   type LossReason,
   type Recovery,
   type SandboxId,
-  SandlotError,
   type ThreadId,
   type UserId,
 } from "@sandlot/contract";
@@ -31,7 +30,7 @@ import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/retention.ts";
-import { Slot } from "../hold/slot.ts";
+import { kept, Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
 import { throwIfElsewhere, throwIfRecovering } from "../session/refusals.ts";
@@ -57,7 +56,6 @@ export interface OpenerParts {
 }
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
-type Kept = ReadyRecord & Key;
 /** A race was lost, or the sandbox is dead: the state has changed. */
 export const LOOK_AGAIN = "look again";
 export type LookAgain = typeof LOOK_AGAIN;
@@ -147,7 +145,10 @@ export class Opener {
     if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
       return this.#connect(record, ask, "parked", signal);
     }
+    // An old reading of the store's clock makes sandboxes look too old: its host may have slept since. Look again.
+    const isCertain = membership.trusted();
     const parked = await this.#letGo(record, ask, null);
+    if (!isCertain) return LOOK_AGAIN;
     if (parked === null) throw expired(record, settings);
     await retirement.stopUnheld(parked, "expired");
     return LOOK_AGAIN;
@@ -392,12 +393,4 @@ function overtaken(error: unknown): never {
 
 function targetOf({ sandboxId, generation, token, ref }: ReadyRecord): Target {
   return { sandboxId, generation, token, ref };
-}
-
-/** Narrows a record to one that belongs to a thread. */
-function kept(record: ReadyRecord): Kept {
-  const { user, thread } = record;
-  if (user === null || thread === null)
-    throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });
-  return { ...record, user, thread };
 }

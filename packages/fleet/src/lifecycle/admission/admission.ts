@@ -34,6 +34,8 @@ export interface AdmissionParts {
   readonly store: Store;
   readonly changes: Changes;
   readonly bus: EventBus;
+  /** Whether this instance reaches the record's engine. It makes room only there. */
+  readonly isOurs: (record: SandboxRecord) => boolean;
   /** Stops a sandbox without holders. True when it was stopped and its room will be free. */
   readonly evict: (record: SandboxRecord) => Promise<boolean>;
   /** The records whose sandboxes are idle, as far as a quick check can tell. */
@@ -80,7 +82,7 @@ export class Admission {
     return {
       max: isFree ? null : limits.max,
       maxPerUser: user === null ? null : userLimit(limits, user),
-      maxPerEngine: isFree ? null : engineLimit(limits),
+      maxPerEngine: isFree || limits.maxPerEngine === 0 ? null : limits.maxPerEngine,
     };
   }
 
@@ -121,7 +123,7 @@ export class Admission {
     const scope = answer?.scope ?? "fleet";
     const evicted = await this.#evictFor(scope, key.user, this.#queue.size + 1, wanted);
     // Room that is being made for a caller is worth waiting for, also where there is no queue.
-    if (!evicted) await this.#refuseIfNoQueue(answer);
+    if (!evicted && !this.#hasPlace()) throw await this.#refusal(answer);
     return this.#wait(key, signal, attempt, scope);
   }
 
@@ -135,13 +137,18 @@ export class Admission {
     return answer;
   }
 
-  async #refuseIfNoQueue(full: Full | null): Promise<void> {
+  /** Take the place at once: after a wait it may be another caller's. */
+  #hasPlace(): boolean {
+    const { onFull, queueMax } = this.#parts.limits;
+    return onFull === "wait" && this.#queue.size < queueMax;
+  }
+
+  async #refusal(full: Full | null): Promise<SandlotError> {
     const { limits, store } = this.#parts;
     const { onFull, queueMax, max } = limits;
-    if (onFull === "wait" && this.#queue.size < queueMax) return;
     const counts = full?.counts ?? (await store.census());
-    if (onFull === "reject") throw this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
-    throw this.#exhausted({ scope: "queue", max: queueMax, counts });
+    if (onFull === "reject") return this.#exhausted({ scope: full?.scope ?? "fleet", max: full?.max ?? max, counts });
+    return this.#exhausted({ scope: "queue", max: queueMax, counts });
   }
 
   #wait(
@@ -251,8 +258,8 @@ export class Admission {
 
   /** Calls `wanted` again after every wait: the last caller that needs the room may have gone meanwhile. */
   async #evictOne(user: UserId | null, wanted: () => boolean): Promise<boolean> {
-    const { store, idleAmong, evict } = this.#parts;
-    const records = await store.list({ unheld: true });
+    const { store, idleAmong, evict, isOurs } = this.#parts;
+    const records = (await store.list({ unheld: true })).filter(isOurs);
     const candidates = planEviction(records, user, () => true);
     const idle = await idleAmong(candidates.filter((record) => record.thread !== null));
     for (const record of planEviction(candidates, user, (candidate) => idle.has(candidate))) {

@@ -11,7 +11,7 @@ export function userLimit({ mode, maxPerUser, users = {} }: LimitSettings, user:
   return max === 0 ? null : max;
 }
 
-/** `null`: no limit. */
-export function engineLimit({ maxPerEngine }: LimitSettings): number | null {
-  return maxPerEngine === 0 ? null : maxPerEngine;
+/** `null`: the store enforces no limit. */
+export function engineLimit({ mode, maxPerEngine }: LimitSettings): number | null {
+  return mode === "soft" || maxPerEngine === 0 ? null : maxPerEngine;
 }

@@ -28,6 +28,7 @@ import type { Attachment } from "../../backend/backend.ts";
 import type { ReadyRecord } from "../../store/record.ts";
 import type { LeaseHandle } from "./lease.ts";
 
+type SlotRecord = ReadyRecord & { readonly user: UserId; readonly thread: ThreadId };
 type SlotState = "open" | "closing" | "lost";
 
 export class Slot {
@@ -56,7 +57,7 @@ export class Slot {
   #attachment: Attachment;
 
   constructor(parts: {
-    record: ReadyRecord & { user: UserId; thread: ThreadId };
+    record: SlotRecord;
     seq: number;
     attachment: Attachment;
     recovery: Recovery;
@@ -152,6 +153,14 @@ export class Slot {
       return certain;
     });
   }
+}
+
+/** Narrows a record to one that belongs to a thread. */
+export function kept(record: ReadyRecord): SlotRecord {
+  const { user, thread } = record;
+  if (user === null || thread === null)
+    throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });
+  return { ...record, user, thread };
 }
 
 export function sandboxLost({ sandboxId, generation }: Slot, reason: LossReason): SandlotError {

@@ -84,7 +84,7 @@ export class Peers {
     retirement.stillActing(new Set(acting.map(({ sandboxId }) => sandboxId)));
     if (acting.length === 0) return;
     const alive = new Set((await store.sessions()).map(({ instance }) => instance));
-    for (const record of acting) {
+    for (const record of acting.filter((one) => membership.isOurs(one))) {
       const { sandboxId, revision, actor } = record;
       if (record.state === "ready" || actor === null || !membership.trusted()) continue;
       if (actor !== membership.instance) {

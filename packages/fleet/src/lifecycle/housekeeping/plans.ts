@@ -51,17 +51,20 @@ export interface PoolPlan {
 }
 
 /**
- * How the blanks should change. `mayEndStale` tells whether a blank that no configured blueprint matches may end now:
+ * How the blanks of this instance's engine should change. `records` are those of the engine, `taken` counts all of the
+ * fleet. `mayEndStale` tells whether a blank that no configured blueprint matches may end now:
  * during a rolling update two configurations run side by side, and should not end each other's blanks at once.
  */
 export function planPool(
   records: readonly SandboxRecord[],
   { pool, blueprints, limits }: Pick<Settings, "pool" | "blueprints" | "limits">,
   mayEndStale: (record: SandboxRecord) => boolean,
+  taken = records.length,
 ): PoolPlan {
   const plan = { create: [] as string[], stop: [] as { record: SandboxRecord; reason: StopReason }[] };
   const targets = poolTargets(pool, blueprints);
-  let room = limits.max - records.length;
+  const { max, maxPerEngine } = limits;
+  let room = Math.min(max - taken, maxPerEngine === 0 ? max : maxPerEngine - records.length);
   for (const [hash, { name, count }] of targets) {
     const ready = blanksOf(records, hash);
     const coming = records.filter(

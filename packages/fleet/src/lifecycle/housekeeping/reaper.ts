@@ -45,7 +45,7 @@ export class Reaper {
   async reap(): Promise<void> {
     const { store, membership, retirement, settings } = this.#parts;
     if (!membership.mayJudge()) return;
-    const records = await store.list({ unheld: true });
+    const records = (await store.list({ unheld: true })).filter((record) => membership.isOurs(record));
     const due = planExpiry(records, settings, membership.storeNow());
     const busy = await this.#busyAmong(due.flatMap(({ record, unlessBusy }) => (unlessBusy ? [record] : [])));
     for (const { record, reason } of due) {

@@ -85,7 +85,8 @@ export class Reconciler {
       unknown.filter(({ ref }) => (unknownFor.get(ref) ?? 0) >= graceMs),
       judgement,
     );
-    await this.#stopTheDead(plan.missing);
+    // Only its own engine knows whether a sandbox is dead.
+    await this.#stopTheDead(plan.missing.filter((record) => membership.isOurs(record)));
   }
 
   /** One sandbox that cannot be asked must not block the others. */
@@ -191,7 +192,7 @@ export class Reconciler {
       limits: limits(marker.user),
       epoch,
     });
-    if (adopted) bus.emit({ type: "sandbox-adopted", ...aboutRecord(marker) });
+    if (adopted) bus.emit({ type: "sandbox-adopted", engine: backend.engineId, ...aboutRecord(marker) });
     return adopted;
   }
 

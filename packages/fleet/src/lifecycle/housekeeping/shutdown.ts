@@ -90,8 +90,8 @@ async function letGoOfSlots(
   );
 }
 
-async function destroyUnheld({ store, retirement }: ShutdownParts): Promise<void> {
-  const records = await store.list();
+async function destroyUnheld({ store, retirement, membership }: ShutdownParts): Promise<void> {
+  const records = (await store.list()).filter((record) => membership.isOurs(record));
   const unheld = records.filter((record) => isBlank(record) || isParked(record));
   const answers = await Promise.all(unheld.map((record) => retirement.stopUnheld(record, "shutdown")));
   await Promise.all(

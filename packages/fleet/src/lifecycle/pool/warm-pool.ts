@@ -4,7 +4,7 @@ import { SandlotError } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import type { Settings } from "../../config/settings.ts";
-import { isBlank } from "../../store/record.ts";
+import { isBlank, type SandboxRecord } from "../../store/record.ts";
 import type { Store } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -41,12 +41,14 @@ export class WarmPool {
   async refill(): Promise<boolean> {
     const { settings, world, store, membership, admission, retirement } = this.#parts;
     if (!membership.mayJudge()) return false;
-    const records = await store.list();
+    const all = await store.list();
+    const records = all.filter((record) => membership.isOurs(record));
     const blanks = records.filter(isBlank);
     const seen = blanks.map((record) => [record.sandboxId, record.blueprintHash] as const);
     const staleFor = this.#stale.observe(seen, world.monotonicMs(), membership.sightSince());
     const graceMs = blanks.length > 0 && (await store.sessions()).length > 1 ? settings.orphanTimeoutMs : 0;
-    const plan = planPool(records, settings, ({ sandboxId }) => (staleFor.get(sandboxId) ?? 0) >= graceMs);
+    const mayEndStale = ({ sandboxId }: SandboxRecord) => (staleFor.get(sandboxId) ?? 0) >= graceMs;
+    const plan = planPool(records, settings, mayEndStale, all.length);
     for (const { record, reason } of plan.stop) await retirement.stopUnheld(record, reason);
     // Callers that wait for room come first.
     if (admission.queued > 0) return false;

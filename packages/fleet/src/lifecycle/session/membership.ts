@@ -20,7 +20,7 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
-import { isCountable } from "../../store/record.ts";
+import { isCountable, type SandboxRecord } from "../../store/record.ts";
 import type { BeatAnswer, HoldAnswer, RejoinHold, Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
 import type { Slot } from "../hold/slot.ts";
@@ -108,6 +108,11 @@ export class Membership {
 
   get recovering(): boolean {
     return this.#recovering;
+  }
+
+  /** Whether this instance reaches the engine that has the sandbox. What others reach is theirs to judge and to end. */
+  isOurs({ engine }: Pick<SandboxRecord, "engine">): boolean {
+    return !this.#store.isShared || this.#engines().includes(engine);
   }
 
   /**

@@ -20,11 +20,11 @@ import type { Settings } from "../../config/settings.ts";
 import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../../fleet.ts";
 import type { Changes } from "../../store/changes.ts";
 import type { SandboxRecord } from "../../store/record.ts";
-import type { Store } from "../../store/store.ts";
+import type { Store, StoreMeta, ThreadPlace } from "../../store/store.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
-import { throwIfRecovering } from "../session/refusals.ts";
+import { throwIfElsewhere, throwIfRecovering } from "../session/refusals.ts";
 import type { Retirement } from "./retirement.ts";
 
 export interface DestroyerParts {
@@ -101,7 +101,7 @@ export class Destroyer {
   }
 
   async #destroyBlank(sandboxId: SandboxId, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
-    const { store, changes, membership, retirement } = this.#parts;
+    const { store, changes, membership, retirement, backend } = this.#parts;
     let recovered: Epoch | null = null;
     for (let rounds = 0; ; rounds += 1) {
       signal.throwIfAborted();
@@ -111,12 +111,13 @@ export class Destroyer {
       signal.throwIfAborted();
       progress.seen = record;
       if (record === null) {
-        const epoch = await this.#epochOfTruth(signal);
+        const epoch = this.#truthOf(await store.meta(backend.engineId), signal);
         if (epoch === recovered) return progress.promised ? "stopped" : "absent";
         recovered = epoch;
         continue;
       }
       if (record.thread !== null) throw inUse(record);
+      if (!membership.isOurs(record)) await this.#refuseBlank(record);
       if (record.state === "ready")
         progress.promised ||= (await retirement.stopUnheld(record, "destroyed")).kind === "stopping";
       else {
@@ -143,7 +144,10 @@ export class Destroyer {
       signal.throwIfAborted();
       progress.seen = record;
       const isOver: boolean = record === null || (ending !== null && record.sandboxId !== ending.sandboxId);
-      const epoch: Epoch | null = isOver ? await this.#epochOfTruth(signal) : membership.epoch;
+      const isTheirs = record !== null && !membership.isOurs(record);
+      // What this call has ended is over, wherever the thread lives now.
+      const place: ThreadPlace | null = isOver || isTheirs ? await this.#locate(key, ending === null, signal) : null;
+      const epoch: Epoch | null = place === null ? membership.epoch : this.#truthOf(place, signal);
       if (isOver && epoch !== recovered) {
         // The look may be older than the recovery, however late its response came: look again.
         recovered = epoch;
@@ -168,13 +172,29 @@ export class Destroyer {
     }
   }
 
+  /** Refuses a thread of an engine that this instance does not reach. */
+  async #locate({ user, thread }: Key, refuse: boolean, signal: AbortSignal): Promise<ThreadPlace> {
+    const { store, backend, settings } = this.#parts;
+    const place = await store.locate({ user, thread, engines: [backend.engineId] });
+    signal.throwIfAborted();
+    if (refuse) throwIfElsewhere(place.elsewhere, thread, settings.sessionLifetimeMs);
+    return place;
+  }
+
+  async #refuseBlank({ engine }: SandboxRecord): Promise<void> {
+    const { store, settings } = this.#parts;
+    const there = (await store.sessions()).filter(({ engines }) => engines.includes(engine));
+    const gateways = there.flatMap(({ address }) => address ?? []);
+    const elsewhere = { kind: "elsewhere", engine, gateways, isReachable: there.length > 0 } as const;
+    throwIfElsewhere(elsewhere, null, settings.sessionLifetimeMs);
+  }
+
   /**
    * The epoch in which something was not found. Read before the look and after it: a store that was lost does not know
    * yet what exists, and this instance may not know of the loss.
    */
-  async #epochOfTruth(signal: AbortSignal): Promise<Epoch> {
-    const { store, membership, settings } = this.#parts;
-    const { epoch, recovering } = await store.meta();
+  #truthOf({ epoch, recovering }: StoreMeta, signal: AbortSignal): Epoch {
+    const { membership, settings } = this.#parts;
     signal.throwIfAborted();
     const isLost = recovering || epoch !== membership.epoch;
     throwIfRecovering({ kind: isLost ? "recovering" : "", epoch }, settings.sessionLifetimeMs);

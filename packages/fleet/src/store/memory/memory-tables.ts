@@ -138,8 +138,9 @@ export class MemoryTables implements Tables {
     return null;
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    return [...(this.#blanks.get(blueprintHash) ?? [])];
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    const blanks = [...(this.#blanks.get(blueprintHash) ?? [])];
+    return this.isShared ? blanks.filter((id) => this.record(id)?.engine === engine) : blanks;
   }
 
   countAll(): number {

@@ -165,6 +165,11 @@ export class MemoryRows {
     return lost;
   }
 
+  /** Every replica has what was written so far: no rewind goes back further. */
+  replicate(): void {
+    this.#undo = [];
+  }
+
   /** Makes what the server remembers look older, and forgets what is old enough. */
   age(ms: number): void {
     this.#agedMs += ms;

@@ -109,24 +109,22 @@ const tombstoneSchema = z.looseObject({
   stoppedAt: z.number(),
 });
 
+const sessionSchema = z.looseObject({
+  instance: id,
+  identity: z.looseObject({ bootId: z.string(), pidNamespace: z.string(), pid: z.number(), startTime: z.string() }),
+  engines: z.array(z.string()),
+  address: z.string().nullable(),
+  ending: z.boolean(),
+});
+
 const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   record: recordSchema,
   tombstone: tombstoneSchema,
   thread: z.looseObject({ sandboxId: id.nullable(), tombstone: tombstoneSchema.nullable() }),
   home: z.looseObject({ user: id, thread: id, engine: z.string() }),
   lease: z.looseObject({ sandboxId: id }),
-  session: z.looseObject({
-    instance: id,
-    identity: z.looseObject({
-      bootId: z.string(),
-      pidNamespace: z.string(),
-      pid: z.number(),
-      startTime: z.string(),
-    }),
-    engines: z.array(z.string()),
-    address: z.string().nullable(),
-    ending: z.boolean(),
-  }),
+  session: sessionSchema,
+  roster: z.array(sessionSchema),
   beat: z.looseObject({ instance: id, beat: z.number(), lastBeatAt: z.number() }),
   count,
   generation: z.number(),

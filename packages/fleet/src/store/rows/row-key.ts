@@ -7,6 +7,7 @@
  *   lease/<lease>        the sandbox of a remote lease
  *   session/<instance>   who the instance is and what it reaches
  *   beat/<instance>      its beats, apart, so that a hold does not conflict with a beat
+ *   roster               all sessions: for steps that depend on which there are
  *   tombstone/<sandbox>  an ended sandbox
  *   count/…              how many records there are: all, of a user, of an engine
  *   generation           the highest generation so far
@@ -20,6 +21,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import type { RowKey } from "./row-server.ts";
 
 export const GENERATION_KEY: RowKey = "generation";
+export const ROSTER_KEY: RowKey = "roster";
 export const COUNT_ALL_KEY: RowKey = "count/all";
 
 export function recordKey(sandboxId: SandboxId): RowKey {

@@ -19,7 +19,7 @@ import { type BeatBody, parseBody, type SessionBody } from "./row-body.ts";
 import { beatKey, idOf, tableOf } from "./row-key.ts";
 import { MARKERS_KEPT_MS, type Row, type RowKey } from "./row-server.ts";
 
-export const ABSENT_KEPT_MS = MARKERS_KEPT_MS / 2;
+const ABSENT_KEPT_MS = MARKERS_KEPT_MS / 2;
 
 interface KnownRow {
   readonly seq: number;
@@ -183,5 +183,6 @@ function newTables(): MemoryTables {
   return new MemoryTables(
     () => 0,
     () => "" as Epoch,
+    true,
   );
 }

@@ -70,6 +70,7 @@ export class RowStore extends TransactionalStore {
   #nextScan: Promise<void> | null = null;
   #unsubscribe: (() => void) | null = null;
   #isClosed = false;
+  readonly #closing = new AbortController();
 
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
     super();
@@ -115,6 +116,7 @@ export class RowStore extends TransactionalStore {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
+    this.#closing.abort(unavailable("close", "it is closed"));
     this.#hints.clear();
     this.#unsubscribe?.();
     await this.#client.server.close();
@@ -128,7 +130,7 @@ export class RowStore extends TransactionalStore {
     if (this.#isClosed) return Promise.reject(unavailable(operation, "it is closed"));
     const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => unavailable(operation, `${this.kind} did not answer within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, undefined, late, (signal) =>
+    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
       this.#untilCommitted({ operation, signal, at }, plan, step),
     );
   }
@@ -279,7 +281,7 @@ export class RowStore extends TransactionalStore {
   #scan(operation: string): Promise<void> {
     const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => unavailable(operation, `${this.kind} did not send its rows within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, undefined, late, (signal) =>
+    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
       this.#scanPages({ operation, signal, at }),
     );
   }

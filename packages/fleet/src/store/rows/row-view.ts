@@ -7,6 +7,7 @@
  * - A row that the step has read, and every row that it writes, is in `reads`. Rows that only give a hint are not: the
  *   beats of other sessions, lists, and in a beat (`relies: "writes"`) the holds that it only looks at.
  * - `thread/`, `lease/` and `count/` rows change with the records, in the same commit.
+ * - `roster` has every session with rights, so that a step can rely on which sessions there are.
  * - In a reading step lists are as of a moment after its request: without a fresh mirror they throw `MirrorNeeded`.
  */
 
@@ -23,6 +24,7 @@ import {
   GENERATION_KEY,
   homeKey,
   leaseKey,
+  ROSTER_KEY,
   recordKey,
   recoveredKey,
   sessionKey,
@@ -78,7 +80,7 @@ export class RowView implements Tables {
   }
 
   meta(): MetaRow {
-    return { epoch: this.#options.epoch, recovering: this.isRecovering("") };
+    return { epoch: this.#options.epoch, recovering: true };
   }
 
   putMeta(): void {
@@ -90,8 +92,7 @@ export class RowView implements Tables {
   }
 
   endRecovery(engine: string): void {
-    // Until the steps ask for each engine: the first that has recovered ends it for all.
-    for (const one of [engine, ""]) this.#put(recoveredKey(one), { epoch: this.#options.epoch });
+    this.#put(recoveredKey(engine), { epoch: this.#options.epoch });
     this.topics.add(ROOM);
   }
 
@@ -109,11 +110,13 @@ export class RowView implements Tables {
 
   session(instance: InstanceId): Session | null {
     const session = this.#session(instance);
+    // The beat may be old or unknown here. A step that writes it learns the present one by a conflict.
     const beat = this.#hint(beatKey(instance)) as BeatBody | null;
-    return session === null || beat === null ? null : toSession(session, beat);
+    return session === null ? null : toSession(session, beat ?? NO_BEAT);
   }
 
   sessions(): readonly Session[] {
+    if (this.#options.access === "write") return this.#roster().map((session) => toSession(session, NO_BEAT));
     this.#needMirror("session");
     return this.#options.mirror.sessions().map(({ session, beat }) => toSession(session, beat));
   }
@@ -122,14 +125,20 @@ export class RowView implements Tables {
     const { instance } = session;
     const body: SessionBody = { ...session, ending: false };
     // Unchanged in most beats: then no hold conflicts with the beat.
-    if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body))
+    if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body)) {
       this.#put(sessionKey(instance), body);
+      const others = this.#roster();
+      const isListed = others.some((other) => other.instance === instance);
+      const replaced = others.map((other) => (other.instance === instance ? body : other));
+      this.#put(ROSTER_KEY, isListed ? replaced : [...others, body]);
+    }
     this.#put(beatKey(instance), { instance, beat, lastBeatAt });
   }
 
   deleteSession(instance: InstanceId): void {
     this.#put(sessionKey(instance), null);
     this.#put(beatKey(instance), null);
+    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
   }
 
   /** The session if its last beat is still this one (`null`: whichever), also if it is ending. */
@@ -143,7 +152,9 @@ export class RowView implements Tables {
   /** From now on the session has no rights: every hold that is under way conflicts. */
   markEnding(instance: InstanceId): void {
     const session = this.#relyOn(sessionKey(instance)) as SessionBody;
-    if (!session.ending) this.#put(sessionKey(instance), { ...session, ending: true });
+    if (session.ending) return;
+    this.#put(sessionKey(instance), { ...session, ending: true });
+    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
   }
 
   isEnding(instance: InstanceId): boolean {
@@ -175,11 +186,10 @@ export class RowView implements Tables {
     return record?.state === "ready" && leaseId in record.leases ? record : null;
   }
 
-  blankIds(blueprintHash: string): readonly SandboxId[] {
-    const blanks = this.#options.mirror.tables.blankIds(blueprintHash);
-    // Another instance may have made one meanwhile, which is far cheaper than a create.
-    if (blanks.length === 0 && !this.#options.isFresh) throw new MirrorNeeded();
-    return blanks;
+  /** A hint, as of the last beat or list: a look for each caller would cost a round trip where there is none. */
+  blankIds(blueprintHash: string, engine: string): readonly SandboxId[] {
+    if (!this.#options.mirror.isComplete) throw new MirrorNeeded();
+    return this.#options.mirror.tables.blankIds(blueprintHash, engine);
   }
 
   countAll(): number {
@@ -303,6 +313,14 @@ export class RowView implements Tables {
     return session === null || session.ending ? null : session;
   }
 
+  #roster(): readonly SessionBody[] {
+    return (this.#relyOn(ROSTER_KEY) as readonly SessionBody[] | null) ?? [];
+  }
+
+  #rosterWithout(instance: InstanceId): readonly SessionBody[] {
+    return this.#roster().filter((session) => session.instance !== instance);
+  }
+
   #thread(user: UserId, thread: ThreadId): ThreadBody {
     return (this.#get(threadRowKey(user, thread)) as ThreadBody | null) ?? { sandboxId: null, tombstone: null };
   }
@@ -351,11 +369,16 @@ export class RowView implements Tables {
   }
 }
 
+/** The roster does not change with the beats. */
+const NO_BEAT = { beat: 0, lastBeatAt: 0 } as const;
 /** Enough to explain yesterday, and bounded. */
 const TOMBSTONES_MAX = 1_000;
 /** Callers wait for room, and for the end of a recovery. */
 const ROOM: Topic = "room";
 
-function toSession({ ending: _, ...session }: SessionBody, { beat, lastBeatAt }: BeatBody): Session {
+function toSession(
+  { ending: _, ...session }: SessionBody,
+  { beat, lastBeatAt }: Pick<BeatBody, "beat" | "lastBeatAt">,
+): Session {
   return { ...session, beat, lastBeatAt };
 }

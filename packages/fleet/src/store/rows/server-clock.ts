@@ -23,7 +23,7 @@ export class ServerClock {
     const least = now - this.#world.monotonicMs();
     // A clock that is read in whole milliseconds is up to one behind.
     const most = now + 1 - sentAt;
-    this.#offset = Math.min(Math.max(this.#offset, least), most);
+    this.#offset = this.#offset > most ? least : Math.max(this.#offset, least);
   }
 
   /** Before the first answer it is long ago. */

@@ -15,6 +15,7 @@ import {
 import type {
   BindAnswer,
   BindRequest,
+  Elsewhere,
   HoldAnswer,
   HoldRequest,
   NewRecord,
@@ -27,13 +28,19 @@ import type {
   UnholdRequest,
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
+import { enginesOf, mayLiveOn, reaches, refuseElsewhere, refuseWhileRecovering, settle } from "./engines.ts";
 import { change, dropHold, hasSession, insert, move, refuseIfFull } from "./rows.ts";
 
-/** Which instances may make or take something new. */
-function refuseIfShut(tables: Tables, instance: HoldRequest["instance"]): Exclude<Refusal, { kind: "full" }> | null {
+/** Which instances may make or take something new. Without a thread it is new, or held already. */
+function refuseIfShut(
+  tables: Tables,
+  instance: InstanceId,
+  key: ReserveRequest["key"],
+): Elsewhere | Exclude<Refusal, { kind: "full" }> | null {
   if (!hasSession(tables, instance)) return { kind: "unknown-session" };
-  const { epoch, recovering } = tables.meta();
-  return recovering ? { kind: "recovering", epoch } : null;
+  const own = enginesOf(tables, instance);
+  const elsewhere = key === null ? null : refuseElsewhere(tables, own, key);
+  return elsewhere ?? refuseWhileRecovering(tables, own, key);
 }
 
 /** A new record; every field that neither a request nor its state decides has its first value here. */
@@ -61,10 +68,10 @@ export function firstRecord<S extends State, Actor extends InstanceId | null>(
 }
 
 export function reserve(tables: Tables, request: ReserveRequest): ReserveAnswer {
-  const shut = refuseIfShut(tables, request.actor);
-  if (shut !== null) return shut;
   const user = request.key?.user ?? null;
   const thread = request.key?.thread ?? null;
+  const shut = refuseIfShut(tables, request.actor, request.key);
+  if (shut !== null) return shut;
   const existing = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (existing !== null) return { kind: "exists", record: existing };
   return reserveFor(tables, request, user, thread);
@@ -81,6 +88,7 @@ function reserveFor(
   if (full !== null) return full;
   const generation = nextGeneration(tables);
   const record: CreatingRecord = firstRecord(tables, { ...request, user, thread, generation, state: "creating" });
+  settle(tables, record);
   return { kind: "reserved", record: insert(tables, record) };
 }
 
@@ -107,8 +115,8 @@ export function publish(tables: Tables, request: PublishRequest): ReadyRecord | 
 }
 
 export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
-  const shut = refuseIfShut(tables, request.instance);
-  if (shut !== null) return shut;
+  const shut = refuseIfShut(tables, request.instance, null);
+  if (shut !== null && shut.kind !== "elsewhere") return shut;
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "ready" || record.generation !== request.generation)
     return { kind: "gone", record };
@@ -117,7 +125,7 @@ export function hold(tables: Tables, request: HoldRequest): HoldAnswer {
 
 export function take(tables: Tables, request: TakeRequest): TakeAnswer {
   const { user, thread, instance, seq, orReserve } = request;
-  const shut = refuseIfShut(tables, instance);
+  const shut = refuseIfShut(tables, instance, { user, thread });
   if (shut !== null) return shut;
   const record = tables.recordOf(user, thread);
   if (record?.state === "ready") {
@@ -133,9 +141,10 @@ export function take(tables: Tables, request: TakeRequest): TakeAnswer {
 }
 
 /** Concurrent callers of an instance have consecutive counters, so each gets another blank. */
-function pickBlank(tables: Tables, { blank, seq }: TakeRequest): ReadyRecord | null {
+function pickBlank(tables: Tables, { blank, seq, instance }: TakeRequest): ReadyRecord | null {
   if (blank === null) return null;
-  const free = tables.blankIds(blank.blueprintHash).filter((id) => !blank.except.includes(id));
+  const reached = enginesOf(tables, instance).flatMap((engine) => tables.blankIds(blank.blueprintHash, engine));
+  const free = reached.filter((id) => !blank.except.includes(id));
   const picked = free[seq % free.length];
   const record = picked === undefined ? null : tables.record(picked);
   return record?.state === "ready" ? record : null;
@@ -164,13 +173,15 @@ export function unhold(tables: Tables, request: UnholdRequest): SandboxRecord | 
 }
 
 export function bind(tables: Tables, request: BindRequest): BindAnswer {
-  const shut = refuseIfShut(tables, request.instance);
-  if (shut !== null) return shut;
   const { sandboxId, revision, user, thread, generation, token, instance, seq, maxPerUser } = request;
+  const shut = refuseIfShut(tables, instance, { user, thread });
+  if (shut !== null) return shut;
   const existing = tables.recordOf(user, thread);
   if (existing !== null) return { kind: "exists", record: existing };
   const blank = tables.record(sandboxId);
   if (blank?.state !== "ready" || blank.revision !== revision || !isBlank(blank) || isHeld(blank))
+    return { kind: "taken" };
+  if (!reaches(tables, instance, blank.engine) || !mayLiveOn(tables, user, thread, blank.engine))
     return { kind: "taken" };
   // The generation was given before this transaction: the thread may have had, and lost, a later one since.
   if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return { kind: "taken" };
@@ -179,6 +190,7 @@ export function bind(tables: Tables, request: BindRequest): BindAnswer {
   const holders = { [instance]: { generation, seq, since: tables.now() } };
   const boundFrom = { generation: blank.generation, token: blank.token };
   const record = change(tables, blank, { user, thread, generation, token, holders, boundFrom, parkedAt: null });
+  settle(tables, record);
   return { kind: "bound", record };
 }
 

@@ -4,71 +4,75 @@
  */
 
 import type { Epoch, InstanceId, ThreadId, UserId } from "@sandlot/contract";
-import { isAnonymous } from "../record.ts";
+import { isAnonymous, type SandboxRecord } from "../record.ts";
 import type { Elsewhere, LocateRequest, ThreadPlace } from "../store.ts";
 import type { Tables } from "../tables.ts";
 
-export function locate(tables: Tables, { user, thread, instance }: LocateRequest): ThreadPlace {
+type Key = { readonly user: UserId; readonly thread: ThreadId };
+
+export function locate(tables: Tables, { engines, ...key }: LocateRequest): ThreadPlace {
   const { epoch, recovering } = tables.meta();
   if (!tables.isShared) return { epoch, recovering, elsewhere: null };
-  const engine = engineOf(tables, user, thread);
-  const elsewhere = engine === null ? null : elsewhereFor(tables, instance, engine);
-  return { epoch, recovering: refuseWhileRecovering(tables, instance, user, thread) !== null, elsewhere };
+  const isWaiting = refuseWhileRecovering(tables, engines, key) !== null;
+  return { epoch, recovering: isWaiting, elsewhere: refuseElsewhere(tables, engines, key) };
 }
 
-/** The engine of a thread's sandbox, or of its last one; `null`: it has no engine yet. */
-function engineOf(tables: Tables, user: UserId, thread: ThreadId): string | null {
-  if (!tables.isShared) return null;
-  return tables.recordOf(user, thread)?.engine ?? tables.homeOf(user, thread);
+/** The engines that an instance reaches, by its session. Not shared: one that stands for all. */
+export function enginesOf(tables: Tables, instance: InstanceId): readonly string[] {
+  return tables.isShared ? (tables.session(instance)?.engines ?? []) : [""];
 }
 
 /** Whether an instance may change the state of what an engine has. */
 export function reaches(tables: Tables, instance: InstanceId, engine: string): boolean {
-  return !tables.isShared || tables.session(instance)?.engines.includes(engine) === true;
+  return !tables.isShared || enginesOf(tables, instance).includes(engine);
 }
 
-/** `null`: the instance reaches the engine. */
-export function elsewhereFor(tables: Tables, instance: InstanceId, engine: string): Elsewhere | null {
-  if (reaches(tables, instance, engine)) return null;
+/** `null`: the thread lives on one of the caller's engines, or on none yet. */
+export function refuseElsewhere(tables: Tables, own: readonly string[], key: Key): Elsewhere | null {
+  const engine = engineOf(tables, key);
+  if (engine === null || own.includes(engine)) return null;
   const there = tables.sessions().filter(({ engines }) => engines.includes(engine));
   const gateways = [...new Set(there.flatMap(({ address }) => address ?? []))];
   return { kind: "elsewhere", engine, gateways, isReachable: there.length > 0 };
 }
 
-/** `null`: the thread lives on an engine that the instance reaches, or on none yet. */
-export function refuseElsewhere(
-  tables: Tables,
-  instance: InstanceId,
-  user: UserId,
-  thread: ThreadId,
-): Elsewhere | null {
-  const engine = engineOf(tables, user, thread);
-  return engine === null ? null : elsewhereFor(tables, instance, engine);
+/** The engine of a thread's sandbox, or of its last one; `null`: it has no engine yet. */
+function engineOf(tables: Tables, { user, thread }: Key): string | null {
+  if (!tables.isShared) return null;
+  return tables.recordOf(user, thread)?.engine ?? tables.homeOf(user, thread);
+}
+
+/** Whether a thread may have a sandbox on this engine: it lives there, or nowhere yet. */
+export function mayLiveOn(tables: Tables, user: UserId, thread: ThreadId, engine: string): boolean {
+  const home = tables.homeOf(user, thread);
+  return home === null || home === engine;
+}
+
+/** A thread that has a record stays with its engine until it is purged. One without a name never comes back. */
+export function settle(tables: Tables, { user, thread, engine }: SandboxRecord): void {
+  if (user !== null && thread !== null && !isAnonymous(thread)) tables.putHome(user, thread, engine);
+}
+
+/** Whether the present epoch does not know yet what one of these engines has. */
+export function isRecovering(tables: Tables, engines: readonly string[]): boolean {
+  return tables.isShared ? engines.some((engine) => tables.isRecovering(engine)) : tables.isRecovering("");
 }
 
 /**
  * A thread waits for the recovery of its engine. One that has none yet may turn out to have a sandbox on any engine, so
- * it waits for all that have a session. A thread without a name is always new, and waits for its own engine.
+ * it waits for all that have a session. What has no thread, or none with a name, is new and waits for its own engine.
  */
 export function refuseWhileRecovering(
   tables: Tables,
-  instance: InstanceId,
-  user: UserId | null,
-  thread: ThreadId | null,
+  own: readonly string[],
+  key: Key | null,
 ): { readonly kind: "recovering"; readonly epoch: Epoch } | null {
-  const isRecovering = waitsFor(tables, instance, user, thread).some((engine) => tables.isRecovering(engine));
-  return isRecovering ? { kind: "recovering", epoch: tables.meta().epoch } : null;
+  const isNew = key === null || isAnonymous(key.thread);
+  const waitsFor = !tables.isShared || isNew ? own : enginesThatMayHave(tables, key);
+  return isRecovering(tables, waitsFor) ? { kind: "recovering", epoch: tables.meta().epoch } : null;
 }
 
-function waitsFor(
-  tables: Tables,
-  instance: InstanceId,
-  user: UserId | null,
-  thread: ThreadId | null,
-): readonly string[] {
-  if (!tables.isShared) return [""];
-  const own = tables.session(instance)?.engines ?? [];
-  if (user === null || thread === null || isAnonymous(thread)) return own;
-  const engine = engineOf(tables, user, thread);
+function enginesThatMayHave(tables: Tables, key: Key): readonly string[] {
+  const engine = engineOf(tables, key);
   return engine === null ? tables.sessions().flatMap(({ engines }) => engines) : [engine];
 }

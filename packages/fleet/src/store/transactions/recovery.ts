@@ -8,6 +8,7 @@ import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } 
 import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RejoinRequest, RestoreRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { addHold, firstRecord, hold, nextGeneration } from "./creation.ts";
+import { mayLiveOn, reaches, refuseWhileRecovering, settle } from "./engines.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
 export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
@@ -23,6 +24,9 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
   if (tables.tombstone(sandboxId) !== null) return { kind: "gone", record: null };
   const claimed = user === null || thread === null ? null : tables.recordOf(user, thread);
   if (claimed !== null) return { kind: "gone", record: claimed };
+  // It was purged on this engine, and lives on another one now.
+  if (user !== null && thread !== null && !mayLiveOn(tables, user, thread, remembered.engine))
+    return { kind: "gone", record: null };
   raiseGeneration(tables, generation);
   const holders = { [instance]: { generation, seq, since: tables.now() } };
   const leases = renewed(remembered.leases);
@@ -31,6 +35,7 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
     ...{ holders, leases, state: "ready", actor: null, parkedAt: null, purge: false, reason: null },
     revision: remembered.revision + 1,
   };
+  settle(tables, record);
   return { kind: "held", record: insert(tables, record) };
 }
 
@@ -54,18 +59,20 @@ export function adopt(tables: Tables, request: AdoptRequest): boolean {
   const { sandboxId, user, thread, generation, ref, place, limits, epoch } = request;
   if (tables.meta().epoch !== epoch) return false;
   if (tables.record(sandboxId) !== null || tables.recordOf(user, thread) !== null) return false;
+  if (!mayLiveOn(tables, user, thread, request.engine)) return false;
   // It has ended before; an engine object with its id landed too late.
   if (tables.tombstone(sandboxId) !== null) return false;
   if ((tables.tombstoneOf(user, thread)?.generation ?? 0) > generation) return false;
   if (refuseIfFull(tables, limits, user, request.engine) !== null) return false;
   raiseGeneration(tables, generation);
   const record = firstRecord(tables, { ...request, state: "ready", actor: null });
-  insert(tables, { ...record, ref, place, parkedAt: tables.now() });
+  settle(tables, insert(tables, { ...record, ref, place, parkedAt: tables.now() }));
   return true;
 }
 
 export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest): StoppingRecord | null {
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
+  if (!reaches(tables, request.actor, request.engine)) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
   const { key, ref, place, superseded, purge = false } = request;
   const given = request.generation;
@@ -73,9 +80,12 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     const newer = tables.recordOf(superseded.user, superseded.thread);
     if (newer === null || given === null || newer.generation <= given) return null;
   }
-  const claimable = key !== null && tables.recordOf(key.user, key.thread) === null;
+  const claimable =
+    key !== null &&
+    tables.recordOf(key.user, key.thread) === null &&
+    mayLiveOn(tables, key.user, key.thread, request.engine);
   // A store that was lost does not know yet whether the thread has a sandbox.
-  if (purge && (!claimable || tables.meta().recovering)) return null;
+  if (purge && (!claimable || refuseWhileRecovering(tables, [request.engine], key) !== null)) return null;
   // The generation was given before this transaction: one older than the thread's last removes nothing.
   const last = purge && claimable ? tables.tombstoneOf(key.user, key.thread) : null;
   if (given !== null && last !== null && last.generation > given) return null;
@@ -87,6 +97,7 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };
+  settle(tables, record);
   return insert(tables, record);
 }
 

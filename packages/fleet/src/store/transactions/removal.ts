@@ -4,6 +4,7 @@ import type { InstanceId, SandboxId } from "@sandlot/contract";
 import { isAnonymous, isHeld, type StoppingRecord } from "../record.ts";
 import type { StopAnswer, StopRequest, TakeOverRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
+import { reaches } from "./engines.ts";
 import { change, erase, hasSession, move } from "./rows.ts";
 
 /** An anonymous thread is never requested again, so its workspace always goes with its sandbox. */
@@ -11,6 +12,7 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
   if (!hasSession(tables, request.actor)) return { kind: "unknown-session" };
   const record = tables.record(request.sandboxId);
   if (record === null || record.generation !== request.generation) return { kind: "lost", record };
+  if (!reaches(tables, request.actor, record.engine)) return { kind: "lost", record };
   if (record.state === "stopping") return { kind: "lost", record: addPurge(tables, record, request.purge) };
 
   const { mode, actor } = request;
@@ -28,7 +30,7 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
     if (record.state !== "ready") return { kind: "lost", record };
     if (mode.kind === "unheld" && isHeld(record)) return { kind: "held", record };
     // Its holders may not have re-registered yet.
-    if (mode.kind === "unheld" && tables.meta().recovering) return { kind: "lost", record };
+    if (mode.kind === "unheld" && tables.isRecovering(record.engine)) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
   const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, purge };
@@ -50,6 +52,7 @@ export function takeOver(tables: Tables, request: TakeOverRequest): StoppingReco
   const record = tables.record(request.sandboxId);
   if (record === null || record.revision !== request.revision || record.state === "ready") return null;
   if (hasSession(tables, record.actor) || !hasSession(tables, request.actor)) return null;
+  if (!reaches(tables, request.actor, record.engine)) return null;
   const { actor } = request;
   if (record.state === "stopping") return change(tables, record, { actor });
   const purge = record.purge || isAnonymous(record.thread);
@@ -66,6 +69,8 @@ export function remove(
   if (record.actor !== request.actor) return false;
   const { sandboxId, user, thread, generation, reason, createdAt } = record;
   erase(tables, record);
+  // Nothing of the thread is left on this engine, so it may begin again on any.
+  if (record.purge && user !== null && thread !== null) tables.dropHome(user, thread);
   // The first reason stays: a second end only removes remains.
   if (tables.tombstone(sandboxId) !== null) return true;
   tables.putTombstone({

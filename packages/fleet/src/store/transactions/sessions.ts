@@ -8,11 +8,12 @@
 import type { Generation, InstanceId, LossReason, SandboxId } from "@sandlot/contract";
 import type { BeatAnswer, BeatRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
+import { isRecovering } from "./engines.ts";
 import { dropHold, raiseGeneration } from "./rows.ts";
 
 export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   const { epoch } = tables.meta();
-  const recovering = request.engines.some((engine) => tables.isRecovering(engine));
+  const recovering = isRecovering(tables, request.engines);
   if (request.epoch !== null && request.epoch !== epoch) return { kind: "new-epoch", epoch };
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };

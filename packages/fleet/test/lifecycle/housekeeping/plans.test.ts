@@ -82,8 +82,8 @@ describe("planExpiry", () => {
 describe("planPool", () => {
   const named = (name: string, hash: string) => ({ name, hash, blueprint: {} });
   const blueprints = { a: named("a", "hash-a"), b: named("b", "hash-b") };
-  const settings = (pool: Record<string, number>, max: number) =>
-    ({ pool, blueprints, limits: { max } }) as unknown as Parameters<typeof planPool>[1];
+  const settings = (pool: Record<string, number>, max: number, maxPerEngine = 0) =>
+    ({ pool, blueprints, limits: { max, maxPerEngine } }) as unknown as Parameters<typeof planPool>[1];
   const blank = (hash: string, given = {}) => recordWith({ ...BLANK, blueprintHash: hash, ...given });
   const coming = (hash: string) => blank(hash, { state: "creating", actor: "i", ref: null, parkedAt: null });
   const yes = () => true;
@@ -98,6 +98,14 @@ describe("planPool", () => {
     expect(planPool(records, settings({ a: 3 }, 2), yes).create).toEqual([]);
     expect(planPool(records, settings({ a: 3 }, 3), yes).create).toEqual(["a"]);
     expect(planPool(records, settings({ a: 3 }, 4), yes).create).toEqual(["a", "a"]);
+  });
+
+  test("leaves the room that other engines have taken, and stays within the limit of its own", () => {
+    const records = [recordWith(HELD)];
+    expect(planPool(records, settings({ a: 3 }, 6), yes, 5).create).toEqual(["a"]);
+    expect(planPool(records, settings({ a: 3 }, 6), yes, 6).create).toEqual([]);
+    expect(planPool(records, settings({ a: 3 }, 20, 3), yes, 5).create).toEqual(["a", "a"]);
+    expect(planPool(records, settings({ a: 3 }, 20, 1), yes, 5).create).toEqual([]);
   });
 
   test("ends the surplus, keeping the oldest", () => {

@@ -14,6 +14,7 @@ const GENERATION = "sandlot.generation";
 const THREAD = "sandlot.thread";
 const BLUEPRINT = "sandlot.blueprint";
 const PLACE = "sandlot.place";
+const ENGINE = "sandlot.engine";
 
 const labelsSchema = z.object({
   [FLEET]: z.string(),
@@ -22,6 +23,7 @@ const labelsSchema = z.object({
   [THREAD]: z.string().optional(),
   [BLUEPRINT]: z.string(),
   [PLACE]: z.string().regex(/^(home$|slot:)/),
+  [ENGINE]: z.string().optional(),
 });
 
 export interface Labelled {
@@ -38,6 +40,7 @@ export function containerLabels(labels: Labels, place: Place): Readonly<Record<s
     ...(labels.threadKey === null ? {} : { [THREAD]: labels.threadKey }),
     [BLUEPRINT]: labels.blueprintHash,
     [PLACE]: place,
+    ...(labels.engine === undefined ? {} : { [ENGINE]: labels.engine }),
   };
 }
 
@@ -52,6 +55,7 @@ export function parseLabels(found: Readonly<Record<string, string>> | null | und
     generation: data[GENERATION],
     threadKey: data[THREAD] ?? null,
     blueprintHash: data[BLUEPRINT],
+    ...(data[ENGINE] === undefined ? {} : { engine: data[ENGINE] }),
   } as Labels;
   return { name: `${labels.sandboxId}-${labels.generation}`, labels, place: data[PLACE] as Place };
 }

@@ -1,0 +1,21 @@
+/** Whether the instances of a shared store run `RowStore`, and whether its database may lose its last writes. */
+
+import { Random } from "../schedule/random.ts";
+
+export interface DrawnRows {
+  readonly isRows: boolean;
+  readonly mayRewind: boolean;
+  /** For the rewinds of a run. */
+  readonly random: Random;
+}
+
+/** Of the runs with a shared store. */
+const ROWS_SHARE = 0.5;
+const REWIND_SHARE = 0.5;
+
+export function drawRows(seed: number, isShared: boolean): DrawnRows {
+  const random = new Random(seed, 12);
+  const isRows = random.chance(ROWS_SHARE) && isShared;
+  const mayRewind = random.chance(REWIND_SHARE) && isRows;
+  return { isRows, mayRewind, random };
+}
