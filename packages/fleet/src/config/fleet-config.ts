@@ -162,9 +162,10 @@ interface FleetConfigSkills {
 interface FleetConfigStore {
   /**
    * `memory`: records in this process, which end with it. `sqlite`: a file that the processes of one host share.
-   * `postgres`: a PostgreSQL database that several hosts share (version 15 or newer). Default: `"sqlite"`.
+   * `postgres`: a PostgreSQL database that several hosts share (version 15 or newer). `redis`: a Redis or Valkey
+   * server that several hosts share (version 7 or newer, with an append-only file). Default: `"sqlite"`.
    */
-  readonly type?: "memory" | "sqlite" | "postgres" | undefined;
+  readonly type?: "memory" | "sqlite" | "postgres" | "redis" | undefined;
   /** The SQLite file. Default: fleet.db in `home` (fleet-memory.db with the memory backend). */
   readonly path?: string | undefined;
   /**
@@ -197,6 +198,17 @@ interface FleetConfigStore {
   readonly schema?: string | undefined;
   /** PostgreSQL: how many connections one process opens at most, beside the one that listens. Default: 8. */
   readonly poolMax?: number | undefined;
+  /** Redis: every key of the fleet begins with it, in braces. Two fleets on one server need two. Default: sandlot. */
+  readonly prefix?: string | undefined;
+  /** Redis: ask these Sentinels for the master, instead of `host` and `port`. */
+  readonly sentinel?: FleetConfigStoreSentinel | undefined;
+  /** Redis: use a cluster, instead of `host` and `port`. All keys of the fleet are on one of its nodes. */
+  readonly cluster?: FleetConfigStoreCluster | undefined;
+  /**
+   * Redis: how many replicas must have a commit that something outside the store depends on. Default: 1 with
+   * `sentinel` or `cluster`, otherwise 0.
+   */
+  readonly replicasMin?: number | undefined;
 }
 
 /** Encrypt the connection. Needed wherever others can read the network. */
@@ -212,6 +224,24 @@ interface FleetConfigStoreTls {
   readonly certFile?: string | undefined;
   /** The private key of `certFile`, as PEM. */
   readonly keyFile?: string | undefined;
+}
+
+/** Redis: ask these Sentinels for the master, instead of `host` and `port`. */
+interface FleetConfigStoreSentinel {
+  /** The name that the Sentinels give the master, such as mymaster. */
+  readonly master: string;
+  /** The Sentinels, as host:port. */
+  readonly nodes: readonly string[];
+  /** The account at the Sentinels. */
+  readonly user?: string | undefined;
+  /** The password at the Sentinels. Default: the variable SANDLOT_REDIS_SENTINEL_PASSWORD. */
+  readonly passwordFile?: string | undefined;
+}
+
+/** Redis: use a cluster, instead of `host` and `port`. All keys of the fleet are on one of its nodes. */
+interface FleetConfigStoreCluster {
+  /** Some nodes of the cluster, as host:port; the others are found. */
+  readonly nodes: readonly string[];
 }
 
 /** What a sandbox is made from. */

@@ -5,6 +5,12 @@
 
 import { MEMORY_STORE } from "./memory/entry.ts";
 import { POSTGRES_STORE } from "./postgres/entry.ts";
+import { REDIS_STORE } from "./redis/entry.ts";
 import { SQLITE_STORE } from "./sqlite/entry.ts";
 
-export const STORES = { memory: MEMORY_STORE, sqlite: SQLITE_STORE, postgres: POSTGRES_STORE } as const;
+export const STORES = {
+  memory: MEMORY_STORE,
+  sqlite: SQLITE_STORE,
+  postgres: POSTGRES_STORE,
+  redis: REDIS_STORE,
+} as const;

@@ -67,8 +67,15 @@ function rowsOf(values: readonly unknown[]): Row[] {
   if (values.length % 3 !== 0) throw unexpected(`${values.length} values for rows`);
   const rows: Row[] = [];
   for (let index = 0; index < values.length; index += 3)
-    rows.push({ key: textOf(values[index]), seq: numberOf(values[index + 1]), body: bodyOf(values[index + 2]) });
+    rows.push({ key: keyOf(values[index]), seq: numberOf(values[index + 1]), body: bodyOf(values[index + 2]) });
   return rows;
+}
+
+/** A row key begins with a colon in Redis. */
+function keyOf(value: unknown): RowKey {
+  const field = textOf(value);
+  if (!field.startsWith(":")) throw unexpected(value);
+  return field.slice(1);
 }
 
 function listOf(answer: unknown): readonly unknown[] {

@@ -9,7 +9,7 @@
  * - A server that answers nothing for `timeoutMs` while calls are under way is given up, and with it the connection.
  */
 
-import type { createClient } from "@redis/client";
+import type { createClient, ErrorReply } from "@redis/client";
 import { importPeer } from "../../optional-peer.ts";
 import { abortable, within } from "../../world/waiting.ts";
 import type { Timer, World } from "../../world/world.ts";
@@ -33,7 +33,8 @@ type Client = ReturnType<typeof createClient>;
 
 /** Rejects with an error whose text has no password. */
 export async function connect(dial: Dial, world: World, signal: AbortSignal): Promise<Connection> {
-  const { createClient } = await importPeer("@redis/client", "the Redis store", () => import("@redis/client"));
+  const peer = await importPeer("@redis/client", "the Redis store", () => import("@redis/client"));
+  const { createClient, ErrorReply } = peer;
   const client: Client = createClient({
     socket: socketOptions(dial),
     ...(dial.secrets.password !== null && { username: dial.user ?? "default", password: dial.secrets.password }),
@@ -46,7 +47,7 @@ export async function connect(dial: Dial, world: World, signal: AbortSignal): Pr
     // Deadlines are those of the callers.
     commandOptions: { timeout: 0 },
   });
-  const connection = new Connection(client, dial, world);
+  const connection = new Connection(client, ErrorReply, dial, world);
   const late = () => new Error(`Connection timeout: no answer in ${dial.timeoutMs} ms`);
   try {
     await within(world, dial.timeoutMs, signal, late, () => client.connect());
@@ -75,6 +76,7 @@ function withoutSecrets(error: unknown, secrets: Secrets): unknown {
 export class Connection {
   readonly endpoint: Endpoint;
   readonly #client: Client;
+  readonly #ErrorReply: typeof ErrorReply;
   readonly #world: World;
   readonly #timeoutMs: number;
   readonly #onLost = new Set<(reason: unknown) => void>();
@@ -84,9 +86,10 @@ export class Connection {
   #silentSince = 0;
   #watchdog: Timer | null = null;
 
-  constructor(client: Client, { endpoint, timeoutMs }: Dial, world: World) {
+  constructor(client: Client, errorReply: typeof ErrorReply, { endpoint, timeoutMs }: Dial, world: World) {
     this.endpoint = endpoint;
     this.#client = client;
+    this.#ErrorReply = errorReply;
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     client.on("error", (error) => this.#lose(error));
@@ -112,12 +115,17 @@ export class Connection {
     this.#underWay += 1;
     this.#watch();
     const sent = this.#client.sendCommand(args, { abortSignal: signal });
-    const answered = () => {
-      this.#underWay -= 1;
-      this.#silentSince = this.#world.monotonicMs();
-    };
-    sent.then(answered, answered);
+    sent.then(
+      () => this.#answered(true),
+      (error: unknown) => this.#answered(error instanceof this.#ErrorReply),
+    );
     return abortable(sent, signal);
+  }
+
+  /** A call that the client refused or gave up says nothing about the server. */
+  #answered(byServer: boolean): void {
+    this.#underWay -= 1;
+    if (byServer) this.#silentSince = this.#world.monotonicMs();
   }
 
   /** `listener` gets every message of the channel until the connection is lost. */

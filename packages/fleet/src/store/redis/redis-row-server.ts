@@ -13,6 +13,7 @@ import type { Epoch } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer, Topic } from "../rows/row-server.ts";
 import { cursorFrom, parseCommit, parseEpoch, parsePage, parseRead } from "./answers.ts";
+import { commitArguments, rowField } from "./commit-arguments.ts";
 import { MasterLink, type MasterSession } from "./master-link.ts";
 import { promiseOf, type ServerFacts } from "./safety.ts";
 import { type Keys, keysOf, SCRIPTS, type Script } from "./scripts.ts";
@@ -20,8 +21,8 @@ import { type RedisSettings, showEndpoint } from "./settings.ts";
 import { Topics } from "./topics.ts";
 import { meansAnotherMaster, troubleOf, unavailable, wordOf } from "./trouble.ts";
 
-/** A page of this many rows keeps the server busy for about a millisecond. */
-const PAGE_MAX = 500;
+/** A page of this many rows, of a kilobyte each, keeps the server busy for about a millisecond. */
+const PAGE_MAX = 250;
 /** Old entries that one call removes from a server that is out of memory. */
 const RELIEVED_MAX = 500;
 
@@ -66,7 +67,7 @@ export class RedisRowServer implements RowServer {
 
   commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
     return this.#call("commit", signal, async (session) => {
-      const args = this.#commitArguments(commit);
+      const args = commitArguments(commit, this.#keys.channel);
       const { durable, commands } = session;
       const sender = commit.isDurable && durable !== null ? durable : commands;
       return parseCommit(await this.#run(sender, SCRIPTS.commit, args, signal));
@@ -75,7 +76,7 @@ export class RedisRowServer implements RowServer {
 
   read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
     return this.#call("read", signal, async ({ commands }) =>
-      parseRead(await this.#run(commands, SCRIPTS.read, keys, signal), keys),
+      parseRead(await this.#run(commands, SCRIPTS.read, keys.map(rowField), signal), keys),
     );
   }
 
@@ -127,21 +128,6 @@ export class RedisRowServer implements RowServer {
       await sender.send(["SCRIPT", "LOAD", script.text], signal);
       return sender.send(["EVALSHA", script.hash, ...rest], signal);
     }
-  }
-
-  #commitArguments(commit: Commit): string[] {
-    const { id, epoch, seen, seenAt, notAfter, reads, writes, topics, isDurable } = commit;
-    const kept: string[] = [];
-    const deleted: string[] = [];
-    for (const [key, body] of writes) {
-      if (body === null) deleted.push(key);
-      else kept.push(key, body);
-    }
-    const times = [Math.floor(seenAt), Math.floor(notAfter), isDurable ? 1 : 0];
-    const counts = [seen.length, reads.size, kept.length / 2, deleted.length, topics.length];
-    const known = [...reads].flatMap(([key, seq]) => [key, String(seq)]);
-    const facts = [id, epoch, ...times.map(String), this.#keys.channel, ...counts.map(String)];
-    return [...facts, ...seen, ...known, ...kept, ...deleted, ...topics];
   }
 
   /** A full server runs no commit, and so nothing would ever remove what is old. Its failure changes no answer. */

@@ -76,7 +76,8 @@ export class Topics {
 
   /** Listens until the connection is lost. */
   async #listen(closing: AbortSignal): Promise<void> {
-    if (this.#session === null) return;
+    // A listener that hears "*" reads the store: that must be possible again.
+    if (this.#session === null || this.#session.commands.isLost) return;
     const connection = await connect(this.#session.dial, this.#world, closing);
     this.#connection = connection;
     const lost = new AbortController();

@@ -13,8 +13,8 @@ const MESSAGE_MAX = 300;
 
 /** The server is not, or no longer, the one to talk to. */
 const MOVED_AWAY = ["READONLY", "MOVED", "ASK", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN"];
-/** The server is starting, or its role is changing. */
-const PASSING = [...MOVED_AWAY, "LOADING", "BUSY"];
+/** The server is starting, its role is changing, or its replicas have not reported yet. */
+const PASSING = [...MOVED_AWAY, "LOADING", "BUSY", "NOREPLICAS"];
 
 export function unavailable(operation: string, problem: string, cause?: unknown): SandlotError {
   return new SandlotError("store_unavailable", { operation, problem, retryAfterMs: RETRY_AFTER_MS }, { cause });
@@ -55,7 +55,7 @@ function isDistrust(code: string): boolean {
 }
 
 /** A clause that follows the name of the server. */
-export function problemOf(error: unknown): string {
+function problemOf(error: unknown): string {
   const message = messageOf(error).slice(0, MESSAGE_MAX);
   const { code } = (error ?? {}) as { readonly code?: unknown };
   if (/user executing the script can't (?:run|access)/.test(message)) return problemOfRights(message);

@@ -67,7 +67,7 @@ describe.skipIf(reasonToSkip() !== null)("redis with a password", () => {
     echo.listen(port, "127.0.0.1");
     disposeLater(async () => void echo.close());
     process.env[PASSWORD_VARIABLE] = PASSWORD;
-    const error = await refusalOf(settingsFor({ host: "127.0.0.1", port }, { timeoutMs: 300 }));
+    const error = await refusalOf(settingsFor({ host: "127.0.0.1", port }));
     expect(error.message).toContain("[password]");
     expect(inspect(error, { depth: 20, showHidden: true })).not.toContain(PASSWORD);
   });

@@ -56,6 +56,8 @@ export class RedisProcess {
   readonly #options: RedisProcessOptions;
   #child: ChildProcess | null = null;
   #aheadMs = 0;
+  /** 0: the clock goes on. */
+  #stoppedAtMs = 0;
 
   static async start(options: RedisProcessOptions = {}): Promise<RedisProcess> {
     const redis = new RedisProcess(await freePort(), options);
@@ -127,10 +129,18 @@ export class RedisProcess {
     this.#writeClock();
   }
 
+  /** Stops the clock of the server at this moment. */
+  stopTime(ms: number): void {
+    if (ms === this.#stoppedAtMs) return;
+    this.#stoppedAtMs = ms;
+    this.#writeClock();
+  }
+
   /** In place: the server has mapped the file. */
   #writeClock(): void {
-    const micros = Buffer.alloc(8);
-    micros.writeBigInt64LE(BigInt(this.#aheadMs) * 1_000n);
+    const micros = Buffer.alloc(16);
+    micros.writeBigInt64LE(BigInt(this.#aheadMs) * 1_000n, 0);
+    micros.writeBigInt64LE(BigInt(this.#stoppedAtMs) * 1_000n, 8);
     writeFileSync(this.file("clock"), micros, { flag: existsSync(this.file("clock")) ? "r+" : "w" });
   }
 

@@ -77,7 +77,7 @@ describe.skipIf(reasonToSkip() !== null)("redis that is refused", () => {
 
   it("is refused when another program uses its keys", async () => {
     const redis = await startRedis();
-    await redis.command("SET", "{sandlot}:meta", "of another program");
+    await redis.command("SET", "{sandlot}:kept-index", "of another program");
     const error = await refusalOf(redis.settings());
     expect(error.message).toContain("store.prefix");
     expect(isSandlotError(error, "store_corrupt")).toBe(true);
@@ -87,7 +87,7 @@ describe.skipIf(reasonToSkip() !== null)("redis that is refused", () => {
     const redis = await startRedis();
     const server = await openServer(redis.settings());
     await server.close();
-    await redis.command("HSET", "{sandlot}:meta", "reader", "2");
+    await redis.command("HSET", "{sandlot}:rows", "!reader", "2");
     const error = await refusalOf(redis.settings());
     expect(isSandlotError(error, "store_corrupt")).toBe(true);
     expect(error.message).toContain("install a newer Sandlot");

@@ -8,7 +8,7 @@ import { RowStage } from "../../../src/testing/row-server-suite/stage.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { RedisProcess, type RedisProcessOptions } from "./redis-process.ts";
 
-export const world = systemWorld();
+const world = systemWorld();
 
 const disposals: (() => Promise<void>)[] = [];
 
