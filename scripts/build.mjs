@@ -13,6 +13,8 @@ const BUNDLES = [
   { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" },
   { script: "packages/fleet/bundle.mjs", output: "packages/fleet/dist/bundle/index.js" },
 ];
+/** Describes the fields of published types. */
+const FIELD_COMMENTS = join(ROOT, "scripts/field-comments.mjs");
 const STAMP = join(ROOT, ".cache", "build.json");
 
 /** `withTypes`: also the declarations, which running the programs does not need. */
@@ -29,6 +31,8 @@ export async function build({ withTypes = true, runPart = run } = {}) {
   if (withTypes) {
     const code = await compile(runPart);
     if (code !== 0) return code;
+    const commented = await runPart(repositoryNode(), [FIELD_COMMENTS], { env: childEnvironment() });
+    if (commented !== 0) return commented;
   }
   for (const { script } of BUNDLES) {
     const bundled = await runPart(repositoryNode(), [join(ROOT, script)], { env: childEnvironment() });
@@ -53,7 +57,7 @@ function compile(runPart) {
 function hashOfSources() {
   const hash = createHash("sha256");
   const inputs = ["package-lock.json", "tsconfig.json", "tsconfig.base.json", ...BUNDLES.map(({ script }) => script)];
-  inputs.push("packages/sandboxd/compile.mjs");
+  inputs.push("packages/sandboxd/compile.mjs", "scripts/field-comments.mjs");
   for (const folder of PACKAGES) {
     inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
   }

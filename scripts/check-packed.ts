@@ -95,6 +95,8 @@ function checkInstall(): void {
   }
   writeFileSync(join(project, "package.json"), '{ "private": true, "type": "module" }\n');
   install(packed.map(({ tarball }) => tarball));
+  const declared = readFileSync(join(project, "node_modules/@sandlot/contract/dist/results/exec.d.ts"), "utf8");
+  if (!/\*\/\n +exitCode:/.test(declared)) throw new Error("the fields of published types have no comments");
 }
 
 /** Packages, megabytes and install scripts of npm's install. */

@@ -2,6 +2,7 @@
  * Rules of this repository that no linter has:
  * - a source file is short enough to read, and the provider stays control flow only;
  * - time and randomness come in through the world, so that tests and the simulation decide them;
+ * - a time becomes a date in one place, which takes any number: a sandbox may send one that is no date;
  * - no folder with a meaningless name;
  * - tests that need an engine or a browser are in the folders of `npm run test:engines`;
  * - every package carries the licence.
@@ -32,8 +33,19 @@ const STARTS_ENGINES =
 const SYSTEM_TIME =
   /\b(Date\.now|Math\.random|performance\.now|set(?:Timeout|Interval|Immediate)|new Date\(\)|node:timers)/;
 
+/** Makes dates of times. */
+const MAKES_DATES = "packages/contract/src/times.ts";
+const NEW_DATE = /\bnew Date\([^)]/;
+
 const files = repositoryFiles();
-const problems = [...checkLengths(), ...checkTime(), ...checkFolders(), ...checkSuites(), ...checkLicences()];
+const problems = [
+  ...checkLengths(),
+  ...checkTime(),
+  ...checkDates(),
+  ...checkFolders(),
+  ...checkSuites(),
+  ...checkLicences(),
+];
 for (const problem of problems) console.error(problem);
 if (problems.length > 0) process.exitCode = 1;
 else console.log(`repository: ${files.length} files, all rules hold`);
@@ -55,6 +67,13 @@ function* checkTime(): Generator<string> {
       if (found) yield `${path}:${index + 1}: ${found[0]}; take it from the world`;
     }
   }
+}
+
+function* checkDates(): Generator<string> {
+  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.ts$/.test(file) && file !== MAKES_DATES))
+    for (const [index, line] of withoutComments(read(path)).split("\n").entries())
+      if (NEW_DATE.test(line))
+        yield `${path}:${index + 1}: new Date(); use dateOf, isoTime or httpTime of the contract`;
 }
 
 function* checkFolders(): Generator<string> {

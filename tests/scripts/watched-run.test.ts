@@ -33,7 +33,7 @@ it("answers with the exit code of a command, and that of a shell for a signal", 
   expect(await runWatched("/nothing/here", [])).toEqual({ code: 127, stalled: null });
 });
 
-it("leaves a command alone that takes longer than the limit and tells of its progress", async () => {
+it("leaves a command alone that takes longer than the limit and reports progress", async () => {
   const file = join(place(), "progress");
   const printing = "for i in 1 2 3 4 5 6 7 8; do sleep 0.5; printf .; done; echo";
   const writing = `for i in 1 2 3 4 5 6 7 8; do sleep 0.5; echo $i > "${file}"; done`;

@@ -58,7 +58,7 @@ const CLAIM = /^(ids\/\d+)\/./;
  * The store, a home's number, a fleet's own folders, and what its sandboxes share. All other new files are left over.
  */
 const KEPT =
-  /^fleet\.db|^ids\/number$|^[\w-]+(\/(homes(\/\.trash)?|markers|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
+  /^fleet\.db|^ids\/number$|^[\w-]+(\/(homes(\/\.trash)?|markers|mapped|objects|containers|quarantine|s|slots|(etc|locks|frames).*))?$/;
 /** What stays of a purged thread for a week, so that a process that missed its end writes nothing. */
 const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 

@@ -13,8 +13,8 @@ import type { EngineEvent } from "../../packages/fleet/src/backend/backend.ts";
 import { threadKeyOf } from "../../packages/fleet/src/backend/labels.ts";
 import { localFindings } from "../../packages/fleet/src/backends/local/doctor.ts";
 import { measureTree } from "../../packages/fleet/src/host/limits/disk/measure.ts";
-import { mountOf } from "../../packages/fleet/src/host/limits/quota/mount.ts";
 import { parseReport } from "../../packages/fleet/src/host/limits/quota/programs.ts";
+import { mountOf } from "../../packages/fleet/src/host/limits/quota/trial.ts";
 import type { BackendStage, Key, Made } from "../../packages/fleet/src/testing/backend-suite/stage.ts";
 import {
   blueprint,
@@ -40,7 +40,7 @@ describe(`project quotas on ${type}`, { timeout: 120_000 }, () => {
       expect(limitedIds(fleetId, home)).toEqual([]);
     }));
 
-  it("refuse the first byte past the budget, and disturb nobody else", () =>
+  it("refuse the first byte past the budget, and disturb no other thread", () =>
     onStage(async (stage, { home, fleetId, backend }) => {
       const [key, other] = [stage.newKey(), stage.newKey()];
       const { sandbox } = await limited(stage, key);
@@ -88,7 +88,7 @@ describe(`project quotas on ${type}`, { timeout: 120_000 }, () => {
       expect((await sandbox.exec("rm f*; touch one")).exitCode).toBe(0);
     }));
 
-  it("tell of what goes on in the background", () =>
+  it("report what happens in the background", () =>
     onStage(async (stage, { backend }) => {
       const { sandbox } = await limited(stage, stage.newKey());
       const hits = hitsOf(backend.watch.bind(backend));
@@ -156,7 +156,7 @@ describe(`project quotas on ${type}`, { timeout: 120_000 }, () => {
       expect(readdirSync(join(home, fleetId, "projects"))).toEqual([]);
     }));
 
-  it("are set on what was there before, but for what cannot have one, which is watched and told of", () =>
+  it("are set on existing workspaces, but for those that cannot have one, which are watched and reported", () =>
     onStage(async (stage, { home, fleetId, backend }) => {
       const troubles: string[] = [];
       backend.watch((event) => event.type === "housekeeping-failed" && troubles.push(event.problem));

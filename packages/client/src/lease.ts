@@ -190,7 +190,8 @@ export class ClientLease implements AsyncDisposable {
   async #renewNow(): Promise<void> {
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
     try {
-      const call = { method: "PUT", path, repeatable: true } as const;
+      // The gateway that gave the lease knows what became of a sandbox that crashed.
+      const call = { method: "PUT", path, thread: this.#parts.thread, repeatable: true } as const;
       const { present } = await this.#parts.transport.json(leaseRenewalSchema, call);
       if (present !== undefined) this.#moved(present);
     } catch (error) {
@@ -214,7 +215,8 @@ export class ClientLease implements AsyncDisposable {
     for (const connection of this.#connections) connection.destroy();
     const path = `/v1/leases/${encodeURIComponent(this.id)}`;
     // If the gateway is unreachable, the lease expires.
-    await this.#parts.transport.done({ method: "DELETE", path, repeatable: true }).catch(() => undefined);
+    const { transport, thread } = this.#parts;
+    await transport.done({ method: "DELETE", path, thread, repeatable: true }).catch(() => undefined);
     await this.#parts.onReleased?.().catch(() => undefined);
   }
 

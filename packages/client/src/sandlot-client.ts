@@ -65,6 +65,11 @@ export interface ClientAcquireRequest {
   readonly signal?: AbortSignal;
 }
 
+export interface EventOptions {
+  readonly signal?: AbortSignal;
+  readonly onPartial?: (instances: readonly string[]) => void;
+}
+
 const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "purpose", "ttlMs", "timeoutMs", "signal"] as const;
 
 export class SandlotClient {
@@ -254,8 +259,10 @@ export class SandlotClient {
   /**
    * What happens to the user's sandboxes, or in the whole fleet for an operator. Goes on after a break; `null` where some
    * were missed. A gateway of a later version sends types that `FleetEvent` does not list, too: they come as they are.
+   *
+   * `onPartial` is called with the instances whose events do not come from then on; without it, that is a `null`.
    */
-  async *events({ signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<FleetEvent | null> {
+  async *events({ signal, onPartial }: EventOptions = {}): AsyncGenerator<FleetEvent | null> {
     let last: string | null = null;
     let begun = false;
     for (let silent = 0; ; silent += 1) {
@@ -268,7 +275,9 @@ export class SandlotClient {
           silent = 0;
           last = id ?? last;
           if (event === "error") throw errorOfEvent(data, this.#transport.url);
-          yield event !== "gap" && isFleetEvent(data) ? data : null;
+          if (event !== "partial") yield event !== "gap" && isFleetEvent(data) ? data : null;
+          else if (onPartial !== undefined) onPartial(instancesOf(data));
+          else if (instancesOf(data).length > 0) yield null;
         }
       } catch (error) {
         signal?.throwIfAborted();
@@ -277,6 +286,11 @@ export class SandlotClient {
       await pause(around(100 * 2 ** Math.min(silent, 5)), signal);
     }
   }
+}
+
+function instancesOf(data: unknown): readonly string[] {
+  const { instances } = (data ?? {}) as { readonly instances?: unknown };
+  return Array.isArray(instances) ? instances.filter((one) => typeof one === "string") : [];
 }
 
 /** Whatever its type: it has one, and says when and by which instance. */

@@ -91,7 +91,11 @@ export type FleetEventBody =
   | { readonly type: "close-failed"; readonly what: string; readonly problem: string }
   | { readonly type: "housekeeping-failed"; readonly task: string; readonly problem: string };
 
-/** An event with its time and instance. `at` is wall-clock milliseconds. */
-export type FleetEvent = FleetEventBody & { readonly at: number; readonly instance: InstanceId };
+/** An event with its time and instance. `at` is wall-clock milliseconds. An event of a sandbox also names its engine. */
+export type FleetEvent = FleetEventBody & {
+  readonly at: number;
+  readonly instance: InstanceId;
+  readonly engine?: string;
+};
 
 export type FleetEventType = FleetEventBody["type"];

@@ -19,5 +19,6 @@ export * from "./sandbox-limits.ts";
 export * from "./schemas.ts";
 export * from "./sessions.ts";
 export * from "./suggest.ts";
+export * from "./times.ts";
 export * from "./utf8.ts";
 export * from "./workspace-paths.ts";

@@ -27,6 +27,7 @@ import { Reconciler } from "./lifecycle/housekeeping/reconciler.ts";
 import { shutDown } from "./lifecycle/housekeeping/shutdown.ts";
 import { WarmPool } from "./lifecycle/pool/warm-pool.ts";
 import { Membership } from "./lifecycle/session/membership.ts";
+import { throwIfElsewhere } from "./lifecycle/session/refusals.ts";
 import { Destroyer } from "./lifecycle/stop/destroyer.ts";
 import { Retirement, spotOf } from "./lifecycle/stop/retirement.ts";
 import { EventBus } from "./observe/event-bus.ts";
@@ -83,7 +84,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
 
   const instance = given.instanceId ?? (`i-${world.randomHex(8)}` as InstanceId);
   const lifetimeMs = settings.sessionLifetimeMs;
-  const bus = new EventBus(world, instance);
+  const bus = new EventBus(world, instance, backend.engineId);
   const slots = new Slots();
   const store = reportingStore(given.store, (error) => membership.storeFailed(error));
   const changes = new Changes(world, store);
@@ -238,6 +239,23 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
         { ...base, isOurs },
         AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]),
       );
+    },
+    async locate(key) {
+      open("locate");
+      if (!store.isShared) return "here";
+      const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
+      if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
+      throwIfElsewhere(
+        (await store.locate({ user, thread, engines: [backend.engineId] })).elsewhere,
+        thread,
+        lifetimeMs,
+      );
+      return "unsettled";
+    },
+    async peers() {
+      open("list");
+      const others = (await store.sessions()).filter((session) => session.instance !== instance);
+      return others.map(({ instance: peer, address, engines }) => ({ instance: peer, address, engines }));
     },
     async listThreads({ user } = {}) {
       open("list");

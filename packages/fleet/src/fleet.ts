@@ -26,6 +26,8 @@ import type {
   UserId,
 } from "@sandlot/contract";
 
+export type { SharedEntries } from "./store/entries.ts";
+
 export interface Fleet extends AsyncDisposable {
   readonly instanceId: InstanceId;
   /** A lease on the thread's sandbox. The fleet attaches, binds or creates the sandbox. Release every lease. */
@@ -56,12 +58,27 @@ export interface Fleet extends AsyncDisposable {
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
+  /**
+   * Where a thread lives: `here`, or nowhere yet as far as the store knows. Rejects with `thread_elsewhere` or
+   * `engine_unreachable` for one on an engine that this instance does not reach. In a store of one host, always `here`.
+   */
+  locate(key: ThreadKeyInput): Promise<"here" | "unsettled">;
+  /** The other instances that are alive in the store. */
+  peers(): Promise<readonly FleetPeer[]>;
   /** Leases handed to remote callers, which any instance can renew or release. */
   readonly remoteLeases: RemoteLeases;
   /** A description of a blueprint's sandboxes, for the prompt of a model. Default `default`. */
   about(blueprint?: string): SandboxAbout;
   /** Drains, then hands over: sandboxes stay for the next instance unless `destroy` is set. Idempotent. */
   close(options?: CloseOptions): Promise<void>;
+}
+
+export interface FleetPeer {
+  readonly instance: InstanceId;
+  /** Where its gateway can be reached; `null`: it has none, or does not say. */
+  readonly address: string | null;
+  /** The engines whose sandboxes it reaches. */
+  readonly engines: readonly string[];
 }
 
 export interface ThreadKeyInput {

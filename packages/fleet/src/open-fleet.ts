@@ -11,7 +11,7 @@ import type { FleetConfig } from "./config/fleet-config.ts";
 import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./config/registry.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
-import type { Fleet } from "./fleet.ts";
+import type { Fleet, SharedEntries } from "./fleet.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
 
@@ -27,17 +27,30 @@ export interface FleetAndHost {
   readonly settings: Settings;
   /** The workspaces, if they are on this host's disk. */
   readonly hostWorkspaces: HostWorkspaces | null;
+  /** What the store's gateways share; `null` where the store is one host's. */
+  readonly entries: SharedEntries | null;
+}
+
+export interface OpenOptions {
+  readonly registry?: Registry;
+  /** The advertised address of the gateway in this process. */
+  readonly address?: string | undefined;
 }
 
 /** Opens a fleet together with the parts that a gateway in this process uses. */
-export async function openFleetAndHost(config: FleetConfig = {}, registry: Registry = REGISTRY): Promise<FleetAndHost> {
+export async function openFleetAndHost(
+  config: FleetConfig = {},
+  { registry = REGISTRY, address }: OpenOptions = {},
+): Promise<FleetAndHost> {
   const settings = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();
   const store = await storeEntry(registry, settings.store).open(settings.store, world);
   try {
     const backend = await openBackend(settings, world, registry);
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
-    return { fleet: await assembleFleet({ settings, world, store, backend }), settings, hostWorkspaces };
+    const advertised = address === undefined ? {} : { address };
+    const fleet = await assembleFleet({ settings, world, store, backend, ...advertised });
+    return { fleet, settings, hostWorkspaces, entries: store.entries };
   } catch (error) {
     await store.close();
     throw error;

@@ -49,7 +49,7 @@ import { type Patience, patienceOf, SharedOpens } from "./lifecycle/hold/shared-
 import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
-import { throwIfElsewhere, throwIfRecovering } from "./lifecycle/session/refusals.ts";
+import { throwIfRefused } from "./lifecycle/session/refusals.ts";
 import type { Retirement } from "./lifecycle/stop/retirement.ts";
 import { aboutRecord } from "./observe/about.ts";
 import { type EventBus, reportFailure } from "./observe/event-bus.ts";
@@ -239,8 +239,7 @@ export class Provider implements LeaseController {
     at("waiting for room");
     const reserve = () => maker.reserve(params, blueprint, admission.limits(params.user));
     const answer = await admission.admit(params, signal, reserve, full);
-    throwIfRecovering(answer, settings.sessionLifetimeMs);
-    throwIfElsewhere(answer, params.thread, settings.sessionLifetimeMs);
+    throwIfRefused(answer, params.thread, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind !== "reserved") return LOOK_AGAIN;
     at("creating");

@@ -7,7 +7,7 @@ import { connect, createServer, type Socket } from "node:net";
 
 /** More than one sandbox's proxy takes. */
 const CONNECTIONS_MAX = 512;
-const NOBODY =
+const NO_LISTENER =
   "Sandlot: the proxy of this sandbox does not run at the moment, so nothing outside can be reached. " +
   "It comes back when the sandbox is next used.\n";
 
@@ -30,7 +30,7 @@ function carry(client: Socket, socketPath: string): void {
   client.on("error", () => proxy.destroy());
   const explain = (): void => {
     const head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/plain\r\nconnection: close\r\n";
-    client.end(`${head}content-length: ${Buffer.byteLength(NOBODY)}\r\n\r\n${NOBODY}`);
+    client.end(`${head}content-length: ${Buffer.byteLength(NO_LISTENER)}\r\n\r\n${NO_LISTENER}`);
     client.resume();
   };
   proxy.once("error", explain);

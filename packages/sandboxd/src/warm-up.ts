@@ -1,8 +1,8 @@
 /**
  * Warm-up: code is compiled and optimised while it is first used, so the first requests of a daemon are slow. A daemon that
  * waits in a pool sends itself those requests shortly after it has announced itself. Compiled code to start from
- * (`sandboxd.compiled`) is not enough: with it alone the first rebind takes 1.24 ms of processor time and the first command
- * 1.62 ms; after a warm-up they take 0.73 and 1.30 ms, of 4 to 6 ms that an acquire with its first command takes.
+ * (`sandboxd.compiled`) is not enough: V8 optimises only what has run. `npm run bench docker` measures a blank with its
+ * first command, and holds it to a limit.
  *
  * Invariants
  * - It touches nothing of the sandbox's own: it has a server that no connection reaches, with credentials, tables and FIFOs

@@ -35,7 +35,7 @@ it("no body at all is what a client sends that names no field, where none is nee
   expect((await client.invalid("/v1/shell/exec", undefined))[0]).toMatchObject({ type: "missing", loc: ["body"] });
 });
 
-it("a directory that is not there is the session's own, or a failure for whoever is strict", async () => {
+it("a missing directory is the session's own, or a failure in strict mode", async () => {
   const { client, root } = await open();
   const exec = (more: object) => client.data(SCHEMAS.shellExec, "/v1/shell/exec", { command: "pwd", ...more });
   const nowhere = { exec_dir: "/no/where" };
@@ -129,7 +129,7 @@ it("searches leave out whole directories, know ripgrep's types, and match across
   expect(listed.files.map(({ name }) => name)).toEqual(["a.py", "Cargo.toml", "x.txt", "node_modules"]);
 });
 
-it("what came since a number can be asked for by the name that older clients have for it", async () => {
+it("output since a number can be requested by the name that older clients use", async () => {
   const { client, root, put } = await open();
   const poll = async (id: string, body: object) =>
     z

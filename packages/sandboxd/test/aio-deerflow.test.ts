@@ -83,7 +83,7 @@ it("a search reads patterns as Python does", async () => {
   await client.failure(SCHEMAS.fileError, "/v1/file/grep", { path, pattern: "o++" });
 });
 
-it("tells which Python and Node there are, and what else", async () => {
+it("reports the versions of Python, Node and other programs", async () => {
   const { client } = await open();
   const { body } = await client.ask("GET", "/v1/sandbox");
   const { runtime, utils } = SCHEMAS.sandbox.parse(JSON.parse(body.toString())).detail;

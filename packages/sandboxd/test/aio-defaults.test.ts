@@ -21,7 +21,7 @@ async function open() {
 }
 
 describe("/v1/bash", () => {
-  it("keeps sessions, whose state and number of commands it tells, until they are closed", async () => {
+  it("keeps sessions, with their state and number of commands, until they are closed", async () => {
     const { client, root } = await open();
     const made = await client.data(SCHEMAS.bashSession, "/v1/bash/sessions/create", { session_id: "s" });
     expect(made).toMatchObject({ session_id: "s", status: "ready", command_count: 0, working_dir: root });
@@ -45,7 +45,7 @@ describe("/v1/bash", () => {
     expect(stdout.length).toBe(60_000);
   });
 
-  it("ends with TERM what it is told to kill, and says what it cannot", async () => {
+  it("ends a killed process with TERM, and reports what it cannot end", async () => {
     const { client } = await open();
     const start = (session_id: string, command: string) =>
       client.data(SCHEMAS.bashExec, "/v1/bash/exec", { session_id, command, async_mode: true });
@@ -70,7 +70,7 @@ describe("/v1/bash", () => {
 });
 
 describe("/v1/shell", () => {
-  it("tells how many sessions there are, changes them, and ends them all", async () => {
+  it("counts sessions, changes them, and ends them all", async () => {
     const { client } = await open();
     await client.data(SCHEMAS.shellSession, "/v1/shell/sessions/create", { id: "a", exec_dir: "/tmp" });
     const again = await client.data(SCHEMAS.shellSession, "/v1/shell/sessions/create", { id: "a", exec_dir: "/" });

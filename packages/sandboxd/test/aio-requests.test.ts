@@ -112,7 +112,7 @@ async function checkRequest(client: AioClient, path: string, fields: readonly Fi
   expect(await wrong(Object.fromEntries(fields.map(({ name }) => [name, {}])))).toEqual(all.sort());
 }
 
-it("what is in a list or a map, by its place in it", async () => {
+it("a wrong entry of a list or a map, by its place", async () => {
   const daemon = await startDaemon();
   const client = new AioClient(daemon.socketPath, { "x-aio-api-key": daemon.config.token });
   const places = async (path: string, body: object) =>
@@ -126,7 +126,7 @@ it("what is in a list or a map, by its place in it", async () => {
   ]);
 });
 
-it("what is no object at all", async () => {
+it("a body that is no object", async () => {
   const daemon = await startDaemon();
   const client = new AioClient(daemon.socketPath, { "x-aio-api-key": daemon.config.token });
   const types = async (body: unknown) =>

@@ -53,7 +53,7 @@ async function open() {
 }
 
 describe("/v1/file/watch", () => {
-  it("tells what changed since a number, waits for it, and leaves out what is excluded", async () => {
+  it("reports changes since a number, waits for them, and leaves out what is excluded", async () => {
     const { watch, poll, path } = await open();
     const { watcher_id } = await watch();
     mkdirSync(path("node_modules"));

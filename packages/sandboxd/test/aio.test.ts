@@ -19,7 +19,7 @@ async function open(): Promise<{ client: AioClient; daemon: StartedDaemon; path:
   return { client, daemon, path: (name) => join(daemon.workspace, name) };
 }
 
-describe("who may ask", () => {
+describe("authentication", () => {
   it("shows the key in one of three places", async () => {
     const { daemon } = await open();
     const { token } = daemon.config;
@@ -76,7 +76,7 @@ describe("a client that has no key", () => {
     expect(done.output).toBe("in\n");
   });
 
-  it("has a tunnel that somebody else has opened for it, until the sandbox has another generation", async () => {
+  it("has a tunnel that another process has opened for it, until the sandbox has another generation", async () => {
     const { daemon } = await open();
     const { token, sandboxId, generation } = daemon.config;
     const headers = (shown: string) => ({
@@ -109,7 +109,7 @@ describe("/v1/sandbox", () => {
 });
 
 describe("/v1/shell", () => {
-  it("runs a command and tells output, status and exit code", async () => {
+  it("runs a command and returns output, status and exit code", async () => {
     const { client } = await open();
     const done = await client.data(SCHEMAS.shellExec, "/v1/shell/exec", {
       command: "echo out; echo err >&2; (exit 3)",
@@ -166,7 +166,7 @@ describe("/v1/shell", () => {
     expect(ended.status).toBe("hard_timeout");
   });
 
-  it("cuts long output, unless it is told not to", async () => {
+  it("cuts long output by default", async () => {
     const { client } = await open();
     const command = "i=0; while [ $i -lt 5000 ]; do i=$((i + 1)); echo 0123456789; done";
     const cut = await client.data(SCHEMAS.shellExec, "/v1/shell/exec", { command });
@@ -251,7 +251,7 @@ describe("/v1/file", () => {
     expect(undecodable.error_type).toBe("decode_error");
   });
 
-  it("tells failures with success false, what kind they are, and where", async () => {
+  it("reports failures with success false, their kind, and where", async () => {
     const { client, path } = await open();
     const missing = await client.failure(SCHEMAS.fileError, "/v1/file/read", { file: path("missing") });
     expect(missing).toMatchObject({ path: path("missing"), operation: "read", error_type: "not_found" });

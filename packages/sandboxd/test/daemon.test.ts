@@ -257,7 +257,7 @@ describe("the daemon", () => {
       expect(readFileSync(`/proc/${pid}/${name}`, "utf8")).not.toContain("token");
   });
 
-  test("ends what it has started when it is told to end", async () => {
+  test("ends what it has started at its own end", async () => {
     const daemon: StartedDaemon = await startDaemon();
     const { body } = await exec({ socketPath: daemon.socketPath }, "setsid sleep 60 > /dev/null 2>&1 & echo $!");
     const pid = Number(body.stdout);

@@ -1,7 +1,7 @@
 /** A moment whose age stays right, whatever the wall clock does. */
 
 import { afterEach, expect, test, vi } from "vitest";
-import { LastMoment } from "../src/introspection/last-moment.ts";
+import { LastMoment } from "../src/introspection/activity.ts";
 
 afterEach(() => {
   vi.useRealTimers();

@@ -31,7 +31,7 @@ describe("the ring", () => {
     },
   );
 
-  test("tells its listeners of each write and of the end", () => {
+  test("notifies its listeners of each write and of the end", () => {
     const ring = new OutputRing(10);
     let calls = 0;
     const stop = ring.listen(() => calls++);

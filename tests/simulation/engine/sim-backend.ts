@@ -274,7 +274,7 @@ function hangs({ random }: EngineParts): Plan {
   return { effectMs: ms, answerMs: random.chance(0.3) ? null : ms };
 }
 
-export function cutOff(backend: string): SandlotError {
+function cutOff(backend: string): SandlotError {
   return new SandlotError("create_failed", { backend, problem: "the engine is out of reach" });
 }
 

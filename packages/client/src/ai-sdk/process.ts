@@ -59,7 +59,7 @@ async function* bytesOf(events: AsyncIterable<FollowEvent>, stream: "stdout" | "
 }
 
 function dropped(byteCount: number, stream: string): string {
-  return `${byteCount} bytes of ${stream} were dropped because nobody read them in time`;
+  return `${byteCount} bytes of ${stream} were dropped because they were not read in time`;
 }
 
 async function endOf(events: AsyncIterable<FollowEvent>): Promise<FollowEnd> {

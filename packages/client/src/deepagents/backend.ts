@@ -8,7 +8,7 @@
  * - A search from the root covers the thread's own files, not the operating system's.
  */
 
-import { DEFAULT_CWD, type FileStat, isSandlotError, type Sandbox, WORKSPACE_ROOT } from "@sandlot/contract";
+import { DEFAULT_CWD, type FileStat, isoTime, isSandlotError, type Sandbox, WORKSPACE_ROOT } from "@sandlot/contract";
 import type {
   DeleteResult,
   EditResult,
@@ -90,7 +90,7 @@ export class SandlotBackend implements SandboxBackendProtocolV2, AsyncDisposable
   readRaw(filePath: string): Promise<ReadRawResult> {
     return this.#answer(async ({ files }) => {
       const [bytes, { modifiedAt }] = await Promise.all([files.read(inside(filePath)), files.stat(inside(filePath))]);
-      const at = new Date(modifiedAt).toISOString();
+      const at = isoTime(modifiedAt);
       const text = textOf(bytes);
       const mimeType = text === null ? mimeTypeOf(bytes) : "text/plain";
       return { data: { content: text ?? bytes, mimeType, created_at: at, modified_at: at } };
@@ -219,7 +219,7 @@ function from(path: string | null | undefined): string {
 
 function infoOf({ path, kind, sizeBytes, modifiedAt }: FileStat): FileInfo {
   const isDirectory = kind === "directory";
-  const modified = new Date(modifiedAt).toISOString();
+  const modified = isoTime(modifiedAt);
   return {
     path: outside(path) + (isDirectory ? "/" : ""),
     is_dir: isDirectory,

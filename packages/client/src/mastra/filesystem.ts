@@ -28,7 +28,14 @@ import {
   PermissionError,
   StaleFileError,
 } from "@mastra/core/workspace";
-import { DEFAULT_CWD, type FileStat as FileFacts, isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+import {
+  DEFAULT_CWD,
+  dateOf,
+  type FileStat as FileFacts,
+  isSandlotError,
+  type Sandbox,
+  SandlotError,
+} from "@sandlot/contract";
 import { behindLinks, canonicalPath } from "../tools/links.ts";
 import { absolutePath } from "../tools/paths.ts";
 import type { SandboxRun } from "../tools/run.ts";
@@ -80,8 +87,9 @@ export class SandlotWorkspaceFilesystem implements WorkspaceFilesystem {
       if (!overwrite) return files.write(at, content, { ifVersion: null });
       if (expectedMtime === undefined) return files.write(at, content);
       const there = await files.stat(at).catch(nullIfMissing);
-      if (there !== null && there.modifiedAt !== expectedMtime.getTime())
-        throw new StaleFileError(path, expectedMtime, new Date(there.modifiedAt));
+      const modified = there === null ? null : dateOf(there.modifiedAt);
+      if (modified !== null && modified.getTime() !== expectedMtime.getTime())
+        throw new StaleFileError(path, expectedMtime, modified);
       return files.write(at, content, { ifVersion: there?.version ?? null });
     });
   }
@@ -164,7 +172,7 @@ export class SandlotWorkspaceFilesystem implements WorkspaceFilesystem {
       sandbox.files.stat(await behindLinks(sandbox, at)),
     );
     const absolute = absolutePath(path);
-    const modified = new Date(modifiedAt);
+    const modified = dateOf(modifiedAt);
     const type = kind === "directory" ? "directory" : "file";
     const size = type === "directory" ? 0 : sizeBytes;
     return { name: nameOf(absolute), path: absolute, type, size, createdAt: modified, modifiedAt: modified };

@@ -1,6 +1,6 @@
 /** `present_files`, `list_uploaded_files`: files exchanged between the agent and its user. */
 
-import type { FileStat } from "@sandlot/contract";
+import { type FileStat, isoTime } from "@sandlot/contract";
 import { z } from "zod";
 import { TOOL_LIMITS } from "./limits.ts";
 import { absolutePath, descriptionInput, isWithin, maxResultsInput } from "./paths.ts";
@@ -60,7 +60,7 @@ export const listUploadedFilesTool = defineTool({
     const shown = uploads.slice(0, max);
     if (shown.length === 0) return { text: "No files have been uploaded.", facts: { files: [] } };
     const lines = shown.map(({ path, sizeBytes, modifiedAt }) =>
-      [plainName(path), `${sizeBytes} bytes`, new Date(modifiedAt).toISOString()].join(" · "),
+      [plainName(path), `${sizeBytes} bytes`, isoTime(modifiedAt)].join(" · "),
     );
     const more = uploads.length - shown.length;
     if (more > 0) lines.push(`[${plural(more, "older file")} not listed; raise max_results]`);

@@ -103,6 +103,7 @@ export function isRefusedUntouched(error: unknown): error is SandlotError {
     isSandlotError(error, "rate_limited") ||
     isSandlotError(error, "capacity_exhausted") ||
     isSandlotError(error, "store_recovering") ||
+    isSandlotError(error, "engine_unreachable") ||
     isSandlotError(error, "exec_limit")
   );
 }

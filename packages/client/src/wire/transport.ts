@@ -6,6 +6,9 @@
  * - the connection broke, or the gateway said `retryable`: only what may happen twice (`repeatable`).
  * Everything else is the caller's decision. Waiting grows, is jittered, and ends with the caller's signal.
  *
+ * A thread may live at another gateway of the fleet (`thread_elsewhere`): the request is sent there, once, and so are
+ * the thread's next ones (`gateways.ts`). A body that was a stream is gone by then; its caller gets the error.
+ *
  * In Node, JSON requests and event streams go over `node:http` (`node-calls.ts`); everything else goes over `fetch`.
  */
 
@@ -21,6 +24,7 @@ import {
   retryAfterMs,
   unreachable,
 } from "./errors.ts";
+import { Gateways, threadInPath } from "./gateways.ts";
 import { type BufferedResponse, type NodeCalls, nodeCalls, type StreamedResponse } from "./node-calls.ts";
 
 export interface TransportOptions {
@@ -31,6 +35,8 @@ export interface TransportOptions {
   /** How often a request is retried before its error is thrown. Default 4. */
   readonly retriesMax?: number;
   readonly fetch?: typeof fetch;
+  /** Whether a thread that lives at another gateway of the fleet is asked for there, with the same key. Default true. */
+  readonly follow?: boolean;
   /** Called with the generation of the sandbox that responded, if there was one. The response waits for it. */
   readonly onGeneration?: (generation: number) => Promise<void> | null;
 }
@@ -45,6 +51,8 @@ export interface Call {
   readonly body?: Uint8Array | Blob | ReadableStream<Uint8Array> | FormData;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal | undefined;
+  /** The thread that it concerns, where its path does not say so. */
+  readonly thread?: string;
   /** Repeating it is harmless. */
   readonly repeatable?: boolean;
 }
@@ -58,12 +66,14 @@ export class Transport {
   readonly user: string | null;
   readonly #retriesMax: number;
   readonly #fetch: typeof fetch;
-  readonly #node: NodeCalls | null;
+  /** By scheme; `null` where every request goes over `fetch`. */
+  readonly #node = new Map<string, NodeCalls | null>();
   readonly #options: TransportOptions;
+  readonly #gateways: Gateways;
   /** Headers of every request. */
   readonly #usual: Readonly<Record<string, string>>;
 
-  constructor(options: TransportOptions) {
+  constructor(options: TransportOptions, gateways?: Gateways) {
     const { url, apiKey, user, retriesMax = 4, fetch: given } = options;
     this.#options = options;
     this.url = checkedUrl(url);
@@ -72,7 +82,8 @@ export class Transport {
     this.#retriesMax = retriesMax;
     // A browser's fetch refuses to be called as a method of another object.
     this.#fetch = given ?? ((...args) => fetch(...args));
-    this.#node = given === undefined ? nodeCalls(this.url) : null;
+    this.#direct(this.url);
+    this.#gateways = gateways ?? new Gateways(this.url, (address, signal) => this.#isHealthy(address, signal));
     this.#usual = {
       ...(this.apiKey === null ? {} : { authorization: `Bearer ${this.apiKey}` }),
       ...(this.user === null ? {} : { [GATEWAY_HEADERS.user]: this.user }),
@@ -81,7 +92,7 @@ export class Transport {
 
   /** The same, and `onGeneration` is called with the generation that responded. */
   noticing(onGeneration: (generation: number) => Promise<void> | null): Transport {
-    return new Transport({ ...this.#options, onGeneration });
+    return new Transport({ ...this.#options, onGeneration }, this.#gateways);
   }
 
   /** The response parsed with its schema. */
@@ -97,8 +108,8 @@ export class Transport {
 
   /** The whole response. */
   text(call: Call): Promise<string> {
-    return this.#repeated(call, async () => {
-      const answer = await this.#once<BufferedResponse>(() => this.#sendBuffered(call));
+    return this.#repeated(call, async (address) => {
+      const answer = await this.#once<BufferedResponse>(() => this.#sendBuffered(address, call));
       return answer.text().catch((error: unknown) => {
         throw new ConnectionBroken("the answer was cut off", { cause: rootOf(error) });
       });
@@ -107,47 +118,94 @@ export class Transport {
 
   /** A successful response with an unread body. Rejects with a `SandlotError` or the signal's reason. */
   send(call: Call): Promise<Response> {
-    return this.#repeated(call, () => this.#once(() => this.#fetched(call)));
+    return this.#repeated(call, (address) => this.#once(() => this.#fetched(address, call)));
   }
 
   /** The same, for a streamed response: events. */
   stream(call: Call): Promise<StreamedResponse> {
-    return this.#repeated(call, () => this.#once(() => this.#sendStreamed(call)));
+    return this.#repeated(call, (address) => this.#once(() => this.#sendStreamed(address, call)));
   }
 
-  async #repeated<T>(call: Call, once: () => Promise<T>): Promise<T> {
-    for (let attempt = 0; ; attempt += 1) {
+  async #repeated<T>(call: Call, once: (address: string) => Promise<T>): Promise<T> {
+    const thread = call.thread ?? threadInPath(call.path);
+    const turns = { followed: false, returned: false };
+    for (let attempt = 0; ; ) {
+      const gateway = this.#gateways.of(thread);
       try {
-        return await once();
+        return await once(addressOf(gateway, call.path, call.query));
       } catch (error) {
         call.signal?.throwIfAborted();
-        const told = error instanceof ConnectionBroken ? unreachable(this.url, error.cause) : error;
+        if (await this.#isToAskElsewhere(call, thread, gateway, turns, error)) continue;
+        const told = error instanceof ConnectionBroken ? unreachable(gateway, error.cause) : error;
         if (isSandlotError(told, "gateway_untrusted")) throw told;
         if (attempt >= this.#retriesMax || !isWorthRepeating(call, error)) throw told;
         // The gateway's value is when one more has room again. Where many wait for that room, it is too short.
         const named = (isSandlotError(error) ? retryAfterMs(error) : null) ?? 0;
         await pause(around(Math.min(LONGEST_WAIT_MS, Math.max(named, FIRST_WAIT_MS * 2 ** attempt))), call.signal);
+        attempt += 1;
       }
     }
   }
 
+  /**
+   * Whether the same request is to be sent at once, to another gateway than this one. A gateway that was followed to
+   * and does not answer, or does not have the thread any more, is forgotten: the given one knows the present place.
+   */
+  async #isToAskElsewhere(
+    { body, signal }: Call,
+    thread: string | null,
+    gateway: string,
+    turns: { followed: boolean; returned: boolean },
+    error: unknown,
+  ): Promise<boolean> {
+    const isGiven = gateway === this.#gateways.given;
+    const isElsewhere = isSandlotError(error, "thread_elsewhere");
+    if (!isGiven && (isElsewhere || error instanceof ConnectionBroken)) this.#gateways.forget(thread);
+    if (!isElsewhere || thread === null || turns.followed || this.#options.follow === false) return false;
+    if (isGiven) {
+      turns.followed = true;
+      // Also for a stream, which cannot be sent again: the caller's next request goes to the right gateway.
+      const isFound = await this.#gateways.follow(thread, error.details.gateways, signal);
+      return isFound && !(body instanceof ReadableStream);
+    }
+    const isFirst = !turns.returned;
+    turns.returned = true;
+    return isFirst && !(body instanceof ReadableStream);
+  }
+
+  /** Where a thread's requests go; for connections that are no requests. */
   address(path: string, query?: Query): string {
-    if (query === undefined) return this.url + path;
-    const parameters = new URLSearchParams();
-    for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, String(value));
-    const text = parameters.toString();
-    return `${this.url}${path}${text === "" ? "" : `?${text}`}`;
+    return addressOf(this.#gateways.of(threadInPath(path)), path, query);
   }
 
-  #sendBuffered(call: Call): Promise<BufferedResponse> {
-    if (this.#node === null || call.body !== undefined) return this.#fetched(call);
-    return this.#node.sendBuffered(this.address(call.path, call.query), this.#plain(call));
+  /** Without the key: it is not known yet who answers. */
+  async #isHealthy(url: string, signal: AbortSignal): Promise<boolean> {
+    const address = `${url}/healthz`;
+    const direct = this.#direct(address);
+    if (direct !== null) return (await direct.sendBuffered(address, { method: "GET", headers: {}, signal })).ok;
+    const response = await this.#fetch(address, { signal, redirect: "error" });
+    discard(response);
+    return response.ok;
   }
 
-  async #sendStreamed(call: Call): Promise<StreamedResponse> {
-    if (this.#node !== null && call.body === undefined)
-      return this.#node.sendStreamed(this.address(call.path, call.query), this.#plain(call));
-    const response = await this.#fetched(call);
+  #direct(address: string): NodeCalls | null {
+    const scheme = address.startsWith("https:") ? "https:" : "http:";
+    const known = this.#node.get(scheme);
+    if (known !== undefined) return known;
+    const calls = this.#options.fetch === undefined ? nodeCalls(scheme) : null;
+    this.#node.set(scheme, calls);
+    return calls;
+  }
+
+  #sendBuffered(address: string, call: Call): Promise<BufferedResponse> {
+    const direct = call.body === undefined ? this.#direct(address) : null;
+    return direct === null ? this.#fetched(address, call) : direct.sendBuffered(address, this.#plain(call));
+  }
+
+  async #sendStreamed(address: string, call: Call): Promise<StreamedResponse> {
+    const direct = call.body === undefined ? this.#direct(address) : null;
+    if (direct !== null) return direct.sendStreamed(address, this.#plain(call));
+    const response = await this.#fetched(address, call);
     const { ok, status, headers } = response;
     const text = () => response.text();
     return { ok, status, headers, text, chunks: chunksOf(response), discard: () => discard(response) };
@@ -163,14 +221,17 @@ export class Transport {
     };
   }
 
-  #fetched(call: Call): Promise<Response> {
+  #fetched(address: string, call: Call): Promise<Response> {
     const { method, json, body, signal } = call;
     const init: RequestInit & { duplex?: "half" } = { method, headers: this.#headers(call), redirect: "error" };
     if (json !== undefined) init.body = JSON.stringify(json);
     if (body !== undefined) init.body = body as NonNullable<RequestInit["body"]>;
     if (body instanceof ReadableStream) init.duplex = "half";
     if (signal !== undefined) init.signal = signal;
-    return this.#fetch(this.address(call.path, call.query), init);
+    return this.#fetch(address, init).catch((error: unknown) => {
+      if (!isMisdirected(error) || body instanceof ReadableStream) throw error;
+      return this.#fetch(address, asStream(init));
+    });
   }
 
   async #once<T extends BufferedResponse>(ask: () => Promise<T>): Promise<T> {
@@ -196,6 +257,32 @@ export class Transport {
   #headers({ json, headers }: Call): Record<string, string> {
     return { ...this.#usual, ...(json === undefined ? {} : { "content-type": "application/json" }), ...headers };
   }
+}
+
+/**
+ * Node's `fetch` sends a request that was answered with 421 again by itself, and fails with this code if it has a body:
+ * https://github.com/nodejs/undici/issues/2898. It sends a stream only once, so that the answer arrives. A request that
+ * was answered with 421 had no effect.
+ */
+function isMisdirected(error: unknown): boolean {
+  const cause = rootOf(error);
+  return cause instanceof Error && "code" in cause && cause.code === "UND_ERR_REQ_CONTENT_LENGTH_MISMATCH";
+}
+
+function asStream(init: RequestInit): RequestInit {
+  const { body, headers } = new Response(init.body ?? null);
+  const type = headers.get("content-type");
+  const given = init.headers as Record<string, string>;
+  const typed = type === null || "content-type" in given ? given : { ...given, "content-type": type };
+  return { ...init, body, headers: typed, duplex: "half" } as RequestInit;
+}
+
+function addressOf(gateway: string, path: string, query?: Query): string {
+  if (query === undefined) return gateway + path;
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value !== undefined) parameters.set(name, String(value));
+  const text = parameters.toString();
+  return `${gateway}${path}${text === "" ? "" : `?${text}`}`;
 }
 
 /** Not every browser can iterate over a body. */

@@ -54,7 +54,7 @@ describe("examples", { timeout: 120_000 }, () => {
     expect(list).toContain("\nnpm run example langchain\n");
   });
 
-  test("one that there is not is told, with those that there are", () =>
+  test("an unknown example is refused with a list of the known ones", () =>
     withHome(async (home) => {
       const example = start("teleport.ts", home);
       expect(await example.ended).toBe(2);

@@ -8,7 +8,7 @@ import { openToolStage } from "../tools/tool-stage.ts";
 import { startLangChain as startAgent } from "./drivers/langchain.ts";
 
 describe("the LangChain middleware", () => {
-  test("takes no lease for an agent that calls no tool, and tells the model of its sandbox", async () => {
+  test("takes no lease for an agent that calls no tool, and describes the sandbox to the model", async () => {
     await using stage = await openToolStage();
     const { script, run, model } = startAgent(sandlotMiddleware(stage.fleet), "t1");
     script.end();
@@ -18,7 +18,7 @@ describe("the LangChain middleware", () => {
     expect(Object.keys(state)).toEqual(["messages"]);
   });
 
-  test("streams what a command prints, as it comes, to those who stream `custom`", async () => {
+  test("streams a command's output as it comes, in the stream mode `custom`", async () => {
     await using stage = await openToolStage();
     const model = fakeModel()
       .respondWithTools([

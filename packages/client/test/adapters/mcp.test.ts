@@ -24,7 +24,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
     expect(stage.events.filter(({ type }) => type === "lease-acquired")).toEqual([]);
   });
 
-  test.each(opened)("over %s: what lies in a thread that somebody named is listed at once", async (_, open) => {
+  test.each(opened)("over %s: the files of a named thread are listed at once", async (_, open) => {
     await using stage = await openToolStage();
     {
       await using lease = await stage.fleet.acquire({ thread: "t1" });
@@ -80,7 +80,7 @@ describe.each(GENERATIONS)("MCP %s", (generation) => {
       await expect(client.read(uri)).rejects.toThrow("Resource not found");
   });
 
-  test.each(opened)("over %s: a long call tells that it goes on", async (_, open) => {
+  test.each(opened)("over %s: a long call reports progress", async (_, open) => {
     await using stage = await openToolStage();
     await using client = await open(generation, stage, "t1");
     const seen: { progress: number; message?: string }[] = [];
@@ -152,7 +152,7 @@ test("over stdio each connection has a thread of its own, unless one is named", 
   expect([...seen]).toEqual([expect.stringMatching(/^mcp-[0-9a-f]{16}$/), expect.stringMatching(/^mcp-/)]);
 });
 
-test("over stdio a client that has listed files is told when others are there", async () => {
+test("over stdio a client that has listed files is notified of new ones", async () => {
   await using stage = await openToolStage();
   await using client = await overStdio("2025", stage);
   let told = 0;
@@ -194,7 +194,7 @@ test("over HTTP the caller decides user and thread, and different callers share 
   expect(stage.leaseCount()).toBe(0);
 });
 
-test("over HTTP each connection of a 2025 client is a session with a shell of its own, which ends when told", async () => {
+test("over HTTP each connection of a 2025 client is a session with its own shell, which ends on request", async () => {
   await using stage = await openToolStage();
   await using served = await serveHttp(stage);
   await using a = await served.connect("2025", "ann/t1");

@@ -84,7 +84,7 @@ export function describeSandbox(driver: SandboxDriver, scenes: Scenes): void {
         expect(await other.run("ls | wc -l")).toMatch(/\b0\b/);
       }));
 
-    test("a sandbox that dies between two calls is replaced, with its files, and the model is told what was lost", () =>
+    test("a sandbox that dies between two calls is replaced, with its files, and the model reads what was lost", () =>
       withAgent(async (agent, stage, thread) => {
         await agent.write(`${WORKSPACE}/kept.txt`, "kept\n");
         await agent.run("echo lost > /tmp/lost");
@@ -98,7 +98,7 @@ export function describeSandbox(driver: SandboxDriver, scenes: Scenes): void {
         expect(await agent.run("echo on")).not.toSatisfy(wasTold);
       }));
 
-    test("a sandbox that dies under a command is told, and the next call works", () =>
+    test("a sandbox that dies under a command is an error, and the next call works", () =>
       withAgent(async (agent, stage, thread) => {
         await agent.run("true");
         const call = agent.run("sleep 60");

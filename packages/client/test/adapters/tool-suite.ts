@@ -290,7 +290,7 @@ export function describeTools(driver: ToolDriver, scenes: Scenes): void {
         );
       }));
 
-    test("a sandbox that dies between two calls is replaced, and the model is told", () =>
+    test("a sandbox that dies between two calls is replaced, and the model reads so", () =>
       withTools(async (tools, stage, thread) => {
         await tools.call("bash", { command: "cd /tmp; echo x > x; echo kept > /mnt/user-data/workspace/kept" });
         await stage.kill(thread);

@@ -60,7 +60,7 @@ describe("in Node", () => {
     expect(asked).toEqual(["POST no name", "POST no name", "GET node", "PUT node"]);
   });
 
-  test("events are read as they come, without fetch; whoever stops reading ends them", async () => {
+  test("events are read as they come, without fetch; a reader that stops ends them", async () => {
     const over = Promise.withResolvers<void>();
     const event = { stream: "stdout", offset: 0, base64: "Z3LDvG4=" };
     handlers = [
@@ -80,7 +80,7 @@ describe("in Node", () => {
     expect(asked).toEqual(["POST no name", "GET no name"]);
   });
 
-  test("who stops following is told why, and the connection ends", async () => {
+  test("a follower that stops gets its reason, and the connection ends", async () => {
     const over = Promise.withResolvers<void>();
     const abort = new AbortController();
     handlers = [
@@ -138,13 +138,13 @@ describe("in Node", () => {
     expect(wrapped).toHaveBeenCalledTimes(1);
   });
 
-  test("nobody is followed elsewhere", async () => {
+  test("redirects are not followed", async () => {
     handlers = [(_request, response) => response.writeHead(307, { location: "/elsewhere" }).end()];
     await expect(clientWith().acquire({ thread: "t" })).rejects.toMatchObject({ code: "internal" });
     expect(asked).toHaveLength(1);
   });
 
-  test("who gives up is told why, before the answer and in the middle of it", async () => {
+  test("a caller that gives up gets its reason, before the answer and in the middle of it", async () => {
     for (const answers of [false, true]) {
       const controller = new AbortController();
       handlers = [
@@ -180,7 +180,7 @@ describe("everything goes over fetch", () => {
     expect(standIn).toHaveBeenCalledTimes(2);
   });
 
-  test("that somebody else carries", async () => {
+  test("through a replaced fetch", async () => {
     await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
     asked = [];
     const own = Reflect.get(globalThis, CARRIER) as { dispatch(...input: unknown[]): unknown };

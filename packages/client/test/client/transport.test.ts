@@ -62,7 +62,7 @@ const lease: Handler = (_request, response) => json(response, 201, LEASE);
 const broken: Handler = (request) => request.socket.destroy();
 
 describe("repeating", () => {
-  test("what was refused before anything happened", async () => {
+  test("requests that were refused before they had an effect", async () => {
     handlers = [
       (_request, response) => refuse(response, 429, "rate_limited", { scope: "s", max: 1, retryAfterMs: 10 }),
       lease,
@@ -155,7 +155,7 @@ describe("repeating", () => {
     await expect(acquiring).rejects.toThrow("enough");
   });
 
-  test("what answers without an error of ours is told as it is", async () => {
+  test("a response without an error of the contract keeps its status", async () => {
     handlers = [(_request, response) => response.writeHead(502).end("<html>bad gateway</html>")];
     await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "internal" });
   });
@@ -183,9 +183,17 @@ test("a switch to another protocol is no answer", async () => {
   await expect(client.acquire({ thread: "t" })).rejects.toMatchObject({ code: "sandbox_unreachable" });
 });
 
+/** Kept, because a response that is garbage closes its connection by itself. */
+const responses: Response[] = [];
+const keepingFetch = async (...given: Parameters<typeof fetch>) => {
+  const response = await fetch(...given);
+  responses.push(response);
+  return response;
+};
+
 test.each([
   ["node:http", {}],
-  ["fetch", { fetch: (...given: Parameters<typeof fetch>) => fetch(...given) }],
+  ["fetch", { fetch: keepingFetch }],
 ])(
   "a stream of another protocol is closed, over %s",
   async (_, options) => {
@@ -413,7 +421,7 @@ describe("whose, and for how long", () => {
     expect(asked[3]).not.toBe(made);
   });
 
-  test("waits no longer than it was told", async () => {
+  test("waits at most as long as requested", async () => {
     handlers = [() => undefined];
     const acquiring = client.acquire({ thread: "t", timeoutMs: 50 });
     await expect(acquiring).rejects.toMatchObject({ code: "acquire_timeout" });
@@ -430,7 +438,7 @@ describe("a gateway that restarts", () => {
       response.write(text, () => response.destroy());
     };
 
-  test("is waited for by whoever follows a command, and not by whoever only begins to", async () => {
+  test("a follower waits for it, and a first request does not", async () => {
     const end = {
       execId: "x",
       status: "completed",

@@ -78,7 +78,7 @@ describe.each(["memory", "gateway", "local"] as const)("a command longer than it
     expect(shown).not.toContain("sk-very");
   });
 
-  test("tells a listener all of it, in order, while it runs; one that throws ends the call and the command", async () => {
+  test("a listener gets all of it, in order, while it runs; one that throws ends the call and the command", async () => {
     await using stage = await openToolStage(kind);
     await using tools = sandlotTools(stage.source, { thread: "t1" });
     const heard = { stdout: "", stderr: "" };

@@ -107,7 +107,7 @@ describe("the lease of a run", () => {
 });
 
 describe("a sandbox that dies", () => {
-  test("is replaced by the next call, and the model is told once what was lost", async () => {
+  test("is replaced by the next call, and the model reads once what was lost", async () => {
     await using stage = await openToolStage();
     await using tools = sandlotTools(stage.fleet, { thread: "t1" });
     await tools.call("bash", { command: "cd /tmp; echo lost > lost; echo kept > /mnt/user-data/workspace/kept" });
@@ -122,7 +122,7 @@ describe("a sandbox that dies", () => {
     expect(stage.leaseCount()).toBe(1);
   });
 
-  test("is told to every run that used it, whoever of them met the new one first", async () => {
+  test("is reported to every run that used it, in any order of their calls", async () => {
     await using stage = await openToolStage();
     await using first = sandlotTools(stage.fleet, { thread: "t1" });
     await using second = sandlotTools(stage.fleet, { thread: "t1" });
@@ -138,7 +138,7 @@ describe("a sandbox that dies", () => {
     }
   });
 
-  test("with its files is told so", async () => {
+  test("with its files is reported as such", async () => {
     await using stage = await openToolStage();
     await using tools = sandlotTools(stage.fleet, { thread: "t1" });
     await tools.call("bash", { command: "true" });

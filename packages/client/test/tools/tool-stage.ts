@@ -84,7 +84,7 @@ function backendOf(kind: StageKind): FleetConfig {
 }
 
 async function openGateway(fleet: Fleet, home: string) {
-  const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0 }, keepLeasesMs: 0 });
+  const gateway = await startGateway({ fleet, home, world: systemWorld(), settings: { port: 0, keepLeasesMs: 0 } });
   const { key } = await gateway.keys.create({ scope: "user", user: "default" });
   const clients = Array.from({ length: CLIENTS }, () => new SandlotClient({ url: gateway.url, apiKey: key }));
   return { clients, close: () => gateway.close() };

@@ -48,7 +48,7 @@ test("twelve parallel edits of one file: each is made or refused, none is lost",
   expect((await first.call("read_file", { path })).text.match(/done/g)).toHaveLength(12);
 });
 
-test("the audit tells what it saw, without secrets", async () => {
+test("the audit records the calls, without secrets", async () => {
   await using stage = await openToolStage();
   const seen: unknown[] = [];
   await using tools = sandlotTools(stage.fleet, {
@@ -70,7 +70,7 @@ test("the audit tells what it saw, without secrets", async () => {
   ]);
 });
 
-describe("what a limit cuts", () => {
+describe("output that a limit cuts", () => {
   const path = "/mnt/user-data/workspace/f";
 
   async function withFile(content: string, use: (tools: ReturnType<typeof sandlotTools>) => Promise<void>) {
@@ -146,7 +146,7 @@ describe("what a limit cuts", () => {
   });
 });
 
-test("secrets that cannot be had keep a command from running, tell nobody why, and do not end the run", async () => {
+test("unavailable secrets keep a command from running, are not explained to the model, and do not end the run", async () => {
   await using stage = await openToolStage();
   let broken = false;
   const secrets = async () => {
@@ -165,7 +165,7 @@ test("secrets that cannot be had keep a command from running, tell nobody why, a
   expect((await tools.call("bash", { command: "cat f" })).text).toContain("[redacted]");
 });
 
-describe("what a model is told", () => {
+describe("the model's instructions", () => {
   const none = { network: { mode: "none" as const, allow: [] }, programs: ["python3", "git"] };
   const some = { network: { mode: "allowlist" as const, allow: ["pypi.org:443"] } };
 

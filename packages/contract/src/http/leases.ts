@@ -22,7 +22,7 @@ export const leaseSchema = z
   .object({
     leaseId: z.string(),
     sandboxId: z.string(),
-    generation: z.int(),
+    generation: z.int().describe("Grows whenever the thread gets another sandbox."),
     expiresAt: z.number().describe("Milliseconds since 1970, by the gateway's clock."),
     recovery: recoverySchema,
   })
@@ -33,11 +33,13 @@ export type LeaseReply = Immutable<z.infer<typeof leaseSchema>>;
 export const leaseRenewalSchema = z
   .object({
     leaseId: z.string(),
-    expiresAt: z.number(),
+    expiresAt: z.number().describe("Milliseconds since 1970, by the gateway's clock."),
     present: leaseSchema
       .pick({ sandboxId: true, generation: true, recovery: true })
       .optional()
-      .describe("What the lease is on now, after a crash another than before. Told by the gateway that gave it."),
+      .describe(
+        "The sandbox of the lease now: after a crash another than before. Sent by the gateway that gave the lease.",
+      ),
   })
   .meta({ id: "LeaseRenewal" });
 

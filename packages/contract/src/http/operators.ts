@@ -37,6 +37,7 @@ export const auditEntrySchema = z
     status: z.int(),
     code: z.string().nullable().describe("The error, if there was one."),
     remoteAddress: z.string(),
+    gateway: z.string().exactOptional().describe("The instance whose gateway was asked."),
   })
   .meta({ id: "AuditEntry" });
 
@@ -62,7 +63,11 @@ export const auditReplySchema = z
   .object({
     consistent: z.boolean().nullable().describe("Engine against store; null when they could not be compared."),
     findings: z.array(auditFindingSchema),
-    entries: z.array(auditEntrySchema).describe("Who did what, the newest first."),
+    entries: z.array(auditEntrySchema).describe("Who did what at this gateway, the newest first."),
+    gateway: z
+      .string()
+      .exactOptional()
+      .describe("The instance whose gateway answers. Each gateway of a store has an audit log of its own."),
   })
   .meta({ id: "AuditReply" });
 

@@ -14,7 +14,7 @@ export const threadDeleteQuerySchema = z.strictObject({
     .enum(["true", "false"])
     .default("false")
     .transform((value) => value === "true")
-    .describe("Also while somebody uses it: their leases are lost."),
+    .describe("Also while it is in use: its leases are lost."),
 });
 
 export const threadListQuerySchema = z.strictObject({

@@ -21,8 +21,7 @@ const bytes = z.int().nonnegative();
 export const omittedOutputSchema = z.object({
   stdoutBytes: bytes,
   stderrBytes: bytes,
-  /** How to get them. */
-  remedy: z.string().describe("how to get them"),
+  remedy: z.string().describe("How to get them."),
 });
 
 /** The beginning of the output, beyond the `outputMaxBytes` of each stream that the result holds. */
@@ -32,19 +31,18 @@ export const execResultSchema = z
   .object({
     execId: z.string(),
     status: openEnum(EXEC_STATUSES),
-    /** `null` when the command did not exit by itself. */
-    exitCode: z.int().nullable().describe("null when the command did not exit by itself"),
-    signal: z.string().nullable(),
-    stdout: z.string(),
-    stderr: z.string(),
-    /** Bytes that were printed but are no longer held, because output is kept in a bounded ring. */
-    stdoutDroppedBytes: bytes,
-    stderrDroppedBytes: bytes,
-    durationMs: z.number().nonnegative(),
-    /** Absent when `stdout` and `stderr` hold everything that was not dropped. */
+    exitCode: z.int().nullable().describe("`null` when the command did not exit by itself."),
+    signal: z.string().nullable().describe("The signal that ended it, such as `SIGKILL`."),
+    stdout: z.string().describe("The end of its output: at most `outputMaxBytes`."),
+    stderr: z.string().describe("Likewise."),
+    stdoutDroppedBytes: bytes.describe("Printed and no longer held: output is kept in a bounded ring."),
+    stderrDroppedBytes: bytes.describe("Likewise."),
+    durationMs: z.number().nonnegative().describe("From its start to its end, in milliseconds."),
     omitted: omittedOutputSchema
       .exactOptional()
-      .describe("the beginning of the output, where the result does not hold all of it"),
+      .describe(
+        "The beginning of the output, where the result does not hold all of it. Absent when it holds everything that was not dropped.",
+      ),
   })
   .meta({ id: "ExecResult" });
 
@@ -68,14 +66,12 @@ export const execInfoSchema = z
     execId: z.string(),
     command: z.union([z.string(), z.array(z.string())]),
     status: openEnum(["running", ...EXEC_STATUSES]),
-    exitCode: z.int().nullable(),
-    pid: z.int().nullable(),
-    startedAt: z.number(),
-    /** The total bytes printed. */
-    stdoutBytes: bytes,
-    stderrBytes: bytes,
-    /** `hold`: it runs and waits for its followers. */
-    output: openEnum(EXEC_OUTPUT_MODES).exactOptional().describe("`hold`: it runs and waits for its readers."),
+    exitCode: z.int().nullable().describe("`null` while it runs, and when it did not exit by itself."),
+    pid: z.int().nullable().describe("Inside the sandbox."),
+    startedAt: z.number().describe("Milliseconds since 1970, by the sandbox's clock."),
+    stdoutBytes: bytes.describe("The total printed."),
+    stderrBytes: bytes.describe("The total printed."),
+    output: openEnum(EXEC_OUTPUT_MODES).exactOptional().describe("`hold`: it runs and waits for its followers."),
   })
   .meta({ id: "ExecInfo" });
 
@@ -86,12 +82,11 @@ export const followEndSchema = z
   .object({
     execId: z.string(),
     status: openEnum(EXEC_STATUSES),
-    exitCode: z.int().nullable(),
-    signal: z.string().nullable(),
-    /** The total bytes printed. */
-    stdoutBytes: bytes,
-    stderrBytes: bytes,
-    durationMs: z.number().nonnegative(),
+    exitCode: z.int().nullable().describe("`null` when the command did not exit by itself."),
+    signal: z.string().nullable().describe("The signal that ended it, such as `SIGKILL`."),
+    stdoutBytes: bytes.describe("The total printed."),
+    stderrBytes: bytes.describe("The total printed."),
+    durationMs: z.number().nonnegative().describe("From its start to its end, in milliseconds."),
   })
   .meta({ id: "ExecEnd" });
 
@@ -100,13 +95,12 @@ export type FollowEnd = Immutable<z.infer<typeof followEndSchema>>;
 
 const outputPartSchema = z
   .object({
-    /** Whole characters. Bytes that are not UTF-8 become U+FFFD, as in a result. */
-    text: z.string().describe("Whole characters."),
-    /** The offset of the first byte of `text`. Larger than requested if the bytes between are no longer held. */
-    offset: bytes.describe("Of the first byte of `text`."),
+    text: z.string().describe("Whole characters. Bytes that are not UTF-8 become U+FFFD, as in a result."),
+    offset: bytes.describe(
+      "Of the first byte of `text`: larger than requested if the bytes between are no longer held.",
+    ),
     nextOffset: bytes.describe("Where to go on."),
-    /** The total bytes printed. */
-    totalBytes: bytes.describe("How much was printed in all."),
+    totalBytes: bytes.describe("The total printed."),
   })
   .meta({ id: "OutputPart" });
 
@@ -118,11 +112,9 @@ export type OutputPart = Immutable<z.infer<typeof outputPartSchema>>;
 
 export const outputSoFarSchema = z
   .object({
-    /** For a session's command: the id in its result. */
-    execId: z.string(),
+    execId: z.string().describe("For a session's command: the id in its result."),
     status: openEnum(["running", ...EXEC_STATUSES]),
-    /** `null` while it runs, and when it did not exit by itself. */
-    exitCode: z.int().nullable(),
+    exitCode: z.int().nullable().describe("`null` while it runs, and when it did not exit by itself."),
     stdout: outputPartSchema,
     stderr: outputPartSchema,
   })

@@ -8,10 +8,11 @@ export const fileStatSchema = z
     path: z.string(),
     kind: openEnum(["file", "directory", "symlink", "other"]),
     sizeBytes: z.number().nonnegative(),
-    mode: z.int(),
-    modifiedAt: z.number(),
-    /** Changes whenever the content does. Opaque. */
-    version: z.string().describe("Changes whenever the content does; the `ETag` without its quotes."),
+    mode: z.int().describe("Permissions and the special bits, such as 0o644."),
+    modifiedAt: z
+      .number()
+      .describe("Milliseconds since 1970. A program inside may set any time, also one that is no date."),
+    version: z.string().describe("Opaque; changes whenever the content does. The `ETag` without its quotes."),
   })
   .meta({ id: "FileStat" });
 
@@ -32,8 +33,7 @@ export type GlobResult = Immutable<z.infer<typeof globReplySchema>>;
 
 const grepMatchSchema = z.object({
   path: z.string(),
-  /** Counted from 1. */
-  lineNumber: z.int(),
+  lineNumber: z.int().describe("Counted from 1."),
   line: z.string(),
 });
 
@@ -42,12 +42,15 @@ export type GrepMatch = Immutable<z.infer<typeof grepMatchSchema>>;
 export const grepReplySchema = z
   .object({
     matches: z.array(grepMatchSchema),
-    /** There are more matches, or something could not be read. */
     truncated: z.boolean().describe("There are more matches, or something could not be read."),
-    /** Text files that may match but were not searched, because they are larger than `grepFileMaxBytes`. */
-    skippedFiles: z.int().min(0).describe("Text files that may match and were too large to be searched."),
-    /** Lines that may match but were not searched, because they are longer than `grepLineMaxChars`. */
-    skippedLines: z.int().min(0).describe("Lines that may match and were too long to be looked at."),
+    skippedFiles: z
+      .int()
+      .min(0)
+      .describe("Text files that may match but were not searched, because they are larger than `grepFileMaxBytes`."),
+    skippedLines: z
+      .int()
+      .min(0)
+      .describe("Lines that may match but were not searched, because they are longer than `grepLineMaxChars`."),
   })
   .meta({ id: "GrepReply" });
 
@@ -56,11 +59,9 @@ export type GrepResult = Immutable<z.infer<typeof grepReplySchema>>;
 
 export const fileChangeSchema = z
   .object({
-    /**
-     * `ready`: watching has begun. `overflow`: changes were missed; list again. `created`, `modified` and `removed` are
-     * about `path`; a rename is one of each.
-     */
-    type: openEnum(["ready", "created", "modified", "removed", "overflow"]),
+    type: openEnum(["ready", "created", "modified", "removed", "overflow"]).describe(
+      "`ready`: watching has begun. `overflow`: changes were missed; list again. The others are about `path`; a rename is one of each.",
+    ),
     path: z.string(),
   })
   .meta({ id: "FileChange" });

@@ -10,8 +10,7 @@ export const processInfoSchema = z.object({
   state: z.string(),
   residentBytes: z.number(),
   cpuMs: z.number(),
-  /** The exec it belongs to, if that is known. */
-  execId: z.string().nullable(),
+  execId: z.string().nullable().describe("The exec it belongs to, if that is known."),
 });
 
 export type ProcessInfo = Immutable<z.infer<typeof processInfoSchema>>;
@@ -27,10 +26,11 @@ export const usageSchema = z
     processCount: z.number().nullable(),
     processMax: z.number().nullable(),
     cpuMs: z.number().nullable(),
-    /** Workspace size as last measured, plus writes through the API since. Absent if not measured. */
-    diskBytes: z.number().exactOptional().describe("Of the workspace, as it was last measured."),
-    /** Absent if the workspace has no limit. */
-    diskMaxBytes: z.number().exactOptional(),
+    diskBytes: z
+      .number()
+      .exactOptional()
+      .describe("Of the workspace, as last measured, plus writes through the API since. Absent if not measured."),
+    diskMaxBytes: z.number().exactOptional().describe("Absent if the workspace has no limit."),
   })
   .meta({ id: "ResourceUsage" });
 

@@ -12,10 +12,12 @@ export type SessionInfo = Immutable<z.infer<typeof sessionInfoSchema>>;
 
 /** The extra fields in the result of a session's command. */
 export const sessionStateSchema = z.object({
-  /** The session's directory after the command. */
-  cwd: z.string(),
-  /** The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory. */
-  shellEnded: z.boolean(),
+  cwd: z.string().describe("The session's directory after the command."),
+  shellEnded: z
+    .boolean()
+    .describe(
+      "The shell itself ended (`exit`, a kill, a timeout); the next command gets a fresh one in the same directory.",
+    ),
 });
 
 export const sessionExecResultSchema = execResultSchema

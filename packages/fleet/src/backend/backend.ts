@@ -204,8 +204,11 @@ export interface Workspaces {
    * backend cannot list them, and only threads with a sandbox are known.
    */
   owners?(): Promise<readonly { readonly user: UserId; readonly thread: ThreadId }[]>;
-  /** The latest generation that has used any workspace; 0: none has. A new store counts on from there. */
-  latestGeneration(): Promise<number>;
+  /**
+   * The latest generation that has used any workspace; 0: none has. A new store counts on from there. A workspace that
+   * cannot be read is left out, and `onProblem` says so.
+   */
+  latestGeneration(onProblem?: (problem: string) => void): Promise<number>;
   look(spot: WorkspaceSpot): Promise<WorkspaceSight>;
   /** Renames home into the slot. Refused with `stale_generation` when a later generation has used the workspace. */
   moveIn(spot: WorkspaceSpot): Promise<void>;

@@ -27,7 +27,7 @@ const STARTER = `# Configuration of Sandlot. Every key is optional; \`sandlot co
 # \`sandlot config check\` what a file comes to. Durations are written 500ms, 30s, 10m, 1h; sizes 512MiB, 2GiB.
 
 # backend: local            # local (Linux namespaces), docker, or memory (no isolation, for tests)
-# idleTimeoutMs: 10m        # a sandbox that nobody uses ends after this long; its files stay
+# idleTimeoutMs: 10m        # an unused sandbox ends after this long; its files stay
 # maxLifetimeMs: 1d
 
 # limits:

@@ -101,7 +101,7 @@ async function sharing({ fleet, tell, signal }: Stage, research: Lease): Promise
   tell.say(`It asks for "research" too and shares that sandbox at once (${helper.ms}).`);
   await helper.value.sandbox.files.append(NOTES, "The helper was here.\n");
   await helper.value.release();
-  tell.say("It adds a line and leaves. The sandbox stays, because somebody still uses it:");
+  tell.say("It adds a line and leaves. The sandbox stays, because it is still in use:");
   await show(tell, research, "cat notes.txt", signal);
 }
 
@@ -135,7 +135,7 @@ async function pause({ fleet, tell, signal }: Stage, { research, coding, coldMs 
   const left = research.sandbox.id;
   await Promise.all([research.release(), coding.release()]);
   const states = (await fleet.list()).map(({ thread, state }) => `"${thread}" is ${state}`);
-  tell.say("Nobody uses the sandboxes now. They stay for a while, each for its own conversation:");
+  tell.say("The sandboxes are not in use now. They stay for a while, each for its own conversation:");
   tell.say(`${states.join(", ")}.`);
   const again = await timed(() => fleet.acquire({ thread: "research", purpose: "demo", signal }));
   expect(again.value.sandbox.id === left, "the conversation did not get its own sandbox back");

@@ -1,8 +1,8 @@
 /** `sandlot events`: the fleet's events, one per line, until interrupted. With `--json`, a line of JSON. */
 
-import type { FleetEvent } from "@sandlot/contract";
+import { type FleetEvent, isoTime } from "@sandlot/contract";
 import { findGateway, type TargetOptions, withTarget } from "./target.ts";
-import { printable, type Terminal } from "./terminal.ts";
+import { printable, printJson, type Terminal } from "./terminal.ts";
 
 /** Shown elsewhere in the line, or not useful. */
 const SHOWN_ELSEWHERE = new Set(["type", "at", "user", "thread", "sandboxId", "instance", "generation"]);
@@ -17,7 +17,8 @@ export async function eventsCommand(
     terminal.error("No gateway is named: these are the events of this process alone (see `sandlot serve`).\n");
   await withTarget(terminal, options, async (target) => {
     try {
-      for await (const event of target.events(signal)) print(terminal, event, options.json);
+      const onPartial = (instances: readonly string[]) => tellPartial(terminal, instances, options.json);
+      for await (const event of target.events(signal, onPartial)) print(terminal, event, options.json);
     } catch (error) {
       if (!signal.aborted) throw error;
     }
@@ -25,9 +26,15 @@ export async function eventsCommand(
 }
 
 function print(terminal: Terminal, event: FleetEvent | null, json: boolean): void {
-  if (json) terminal.out(`${JSON.stringify(event ?? { type: "gap" })}\n`);
+  if (json) printJson(terminal, event ?? { type: "gap" }, 0);
   else if (event === null) terminal.error("[some events were missed]\n");
   else terminal.out(`${printable(line(event))}\n`);
+}
+
+function tellPartial(terminal: Terminal, instances: readonly string[], json: boolean): void {
+  if (json) terminal.out(`${JSON.stringify({ type: "partial", instances })}\n`);
+  else if (instances.length === 0) terminal.error("[events of all instances come]\n");
+  else terminal.error(printable(`[no events of ${instances.join(", ")}, which this gateway does not reach]\n`));
 }
 
 function line(event: FleetEvent): string {
@@ -37,5 +44,5 @@ function line(event: FleetEvent): string {
   const rest = Object.entries(facts)
     .filter(([name, value]) => !SHOWN_ELSEWHERE.has(name) && value !== null)
     .map(([name, value]) => `${name}=${typeof value === "string" ? value : JSON.stringify(value)}`);
-  return [new Date(at).toISOString(), type, about, ...rest].filter((part) => part !== "").join("  ");
+  return [isoTime(at), type, about, ...rest].filter((part) => part !== "").join("  ");
 }

@@ -9,6 +9,7 @@ import { posix } from "node:path";
 import {
   DEFAULT_CWD,
   type FileListing,
+  isoTime,
   isSandlotError,
   type Sandbox,
   SandlotError,
@@ -63,7 +64,7 @@ export async function filesCommand(
     terminal,
     ["KIND", "BYTES", "CHANGED", "PATH"],
     found.entries.map(({ kind, sizeBytes, modifiedAt, path: entry }) => [
-      ...[kind, String(sizeBytes), new Date(modifiedAt).toISOString(), entry],
+      ...[kind, String(sizeBytes), isoTime(modifiedAt), entry],
     ]),
   );
   if (found.truncated) terminal.error("There is more; ask for a directory below.\n");

@@ -1,6 +1,7 @@
 /** `sandlot ps`, `rm`, `prune`, `explain` and `audit`: list sandboxes, end them, and explain their state. */
 
 import {
+  isoTime,
   isSandlotError,
   type OpenEnum,
   type SandboxSummary,
@@ -180,12 +181,10 @@ export async function explainCommand(
   if (options.json) return printJson(terminal, explanation);
   terminal.out(`${explanation.summary}\n`);
   for (const { who, purpose, since } of explanation.holders)
-    terminal.out(`  held by ${who} for ${purpose}, since ${new Date(since).toISOString()}\n`);
+    terminal.out(`  held by ${who} for ${purpose}, since ${isoTime(since)}\n`);
   if (explanation.ends !== null)
-    terminal.out(
-      `  ends at ${new Date(explanation.ends.at).toISOString()} (${explanation.ends.reason}) if nothing changes\n`,
-    );
-  for (const event of explanation.history) terminal.out(`  ${new Date(event.at).toISOString()}  ${event.type}\n`);
+    terminal.out(`  ends at ${isoTime(explanation.ends.at)} (${explanation.ends.reason}) if nothing changes\n`);
+  for (const event of explanation.history) terminal.out(`  ${isoTime(event.at)}  ${event.type}\n`);
 }
 
 /** Resolves with whether there are no findings. */

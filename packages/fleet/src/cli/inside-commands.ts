@@ -3,7 +3,7 @@
  */
 
 import { createServer, type Server } from "node:net";
-import { AIO_TUNNEL_PORT, type ResourceUsage, SandlotError } from "@sandlot/contract";
+import { AIO_TUNNEL_PORT, isoTime, type ResourceUsage, SandlotError } from "@sandlot/contract";
 import { showDuration, showSize } from "../world/units.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { namedThread } from "./named-thread.ts";
@@ -91,7 +91,7 @@ export async function portCommand(
     }
     if (options.json) return printJson(terminal, link);
     terminal.out(`${link.url}\n`);
-    terminal.error(`Good until ${new Date(link.expiresAt).toISOString()}.\n`);
+    terminal.error(`Good until ${isoTime(link.expiresAt)}.\n`);
   });
 }
 
@@ -122,7 +122,7 @@ export async function aioCommand(terminal: Terminal, options: AioCommandOptions,
     }
     if (options.json) return printJson(terminal, link);
     terminal.out(`${link.url}\n`);
-    terminal.error(`A secret: it needs no key. Good until ${new Date(link.expiresAt).toISOString()}.\n`);
+    terminal.error(`A secret: it needs no key. Good until ${isoTime(link.expiresAt)}.\n`);
     terminal.error(`Revoke it with: sandlot aio -t ${name.thread} --revoke ${link.linkId}\n`);
   });
 }

@@ -17,6 +17,7 @@ const VARIABLES: Readonly<Record<string, { readonly key: string; readonly apply:
   SANDLOT_HOST: gateway(["host"], (value) => value),
   SANDLOT_PORT: gateway(["port"], wholeNumber),
   SANDLOT_BEHIND_PROXY: gateway(["behindProxy"], yesOrNo),
+  SANDLOT_ADVERTISE: gateway(["advertise"], (value) => value),
   SANDLOT_TLS_CERT: gateway(["tls", "certFile"], (value) => value),
   SANDLOT_TLS_KEY: gateway(["tls", "keyFile"], (value) => value),
   SANDLOT_ALLOWED_HOSTS: gateway(["allowedHosts"], list),

@@ -6,7 +6,14 @@
  * - A reader that is too slow misses bytes. Each gap is told on stderr where it stands, and the exit code is then 1.
  */
 
-import { type ExecInfo, isSandlotError, type Sandbox, SandlotError, type SessionInfo } from "@sandlot/contract";
+import {
+  type ExecInfo,
+  isoTime,
+  isSandlotError,
+  type Sandbox,
+  SandlotError,
+  type SessionInfo,
+} from "@sandlot/contract";
 import { showSize } from "../world/units.ts";
 import { namedThread } from "./named-thread.ts";
 import { printTable } from "./table.ts";
@@ -74,13 +81,13 @@ async function listOutputs(terminal: Terminal, sandbox: Sandbox, json: boolean):
     return EXIT_CODES.ok;
   }
   const rows = execs.map(({ execId, status, exitCode, startedAt, stdoutBytes, stderrBytes, command }) => [
-    ...[execId, status, String(exitCode ?? "-"), new Date(startedAt).toISOString()],
+    ...[execId, status, String(exitCode ?? "-"), isoTime(startedAt)],
     ...[showSize(stdoutBytes + stderrBytes), (typeof command === "string" ? command : command.join(" ")).slice(0, 60)],
   ]);
   printTable(terminal, ["EXEC", "STATUS", "EXIT", "STARTED", "OUTPUT", "COMMAND"], rows);
   if (sessions.length === 0) return EXIT_CODES.ok;
   const lines = sessions.map(({ sessionId, busy, createdAt, cwd }) => [
-    ...[sessionId, busy ? "busy" : "idle", new Date(createdAt).toISOString(), cwd],
+    ...[sessionId, busy ? "busy" : "idle", isoTime(createdAt), cwd],
   ]);
   terminal.out("\n");
   printTable(terminal, ["SESSION", "STATUS", "CREATED", "DIRECTORY"], lines);

@@ -12,7 +12,7 @@ import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
 import { addFileCommands, addInsideCommands, addSandboxCommands } from "./program/sandbox-commands.ts";
 import { addServiceCommands } from "./program/service-commands.ts";
-import { EXIT_CODES, printFailure, type Terminal } from "./terminal.ts";
+import { EXIT_CODES, printFailure, type Terminal, withoutControl } from "./terminal.ts";
 
 const EPILOGUE = `
 Examples:
@@ -41,19 +41,20 @@ Exit codes:
   ${EXIT_CODES.usage}    the command line was wrong; nothing was tried
   128+n interrupted by signal n, after everything was closed
   exec: the command's own; 124 when it ran out of time, 125 when Sandlot failed, 130 after Ctrl-C,
-        141 when nobody reads its output any more
+        141 when its output has no reader any more
 
 Environment:
   SANDLOT_HOME    where all state is kept
   SANDLOT_CONFIG  the configuration file, where none is named
   SANDLOT_URL     the gateway that commands ask (or sandlot login); without it, or with local, a fleet of their own
   SANDLOT_API_KEY the key for it; default the one of sandlot login; for a gateway of SANDLOT_HOME its operator's key
-  SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
+  SANDLOT_BACKEND, SANDLOT_HOST, SANDLOT_PORT, SANDLOT_BEHIND_PROXY, SANDLOT_ADVERTISE, SANDLOT_TLS_CERT, SANDLOT_TLS_KEY,
   SANDLOT_ALLOWED_HOSTS, SANDLOT_ALLOWED_ORIGINS, SANDLOT_PREVIEW_PORT, SANDLOT_PREVIEW_DOMAIN
                   stand for keys of the file and win over it; flags win over both`;
 
 /** Runs one command line (`argv` as in Node) and resolves with its exit code. Never rejects. */
-export async function run(argv: readonly string[], terminal: Terminal, signal: AbortSignal): Promise<number> {
+export async function run(argv: readonly string[], unsafe: Terminal, signal: AbortSignal): Promise<number> {
+  const terminal = withoutControl(unsafe);
   // Detected before parsing, so that a parsing error is printed in the right form too.
   const json = wantsJson(argv);
   const ending = { exitCode: EXIT_CODES.ok as number };

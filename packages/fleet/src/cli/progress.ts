@@ -5,7 +5,7 @@
 
 import { showSize } from "../world/units.ts";
 import type { ImagePull, Target } from "./target.ts";
-import type { Terminal } from "./terminal.ts";
+import { printable, type Terminal } from "./terminal.ts";
 
 const FIRST_MS = 1_000;
 const NEXT_MS = 250;
@@ -18,10 +18,11 @@ export async function withProgress<T>(
 ): Promise<T> {
   if (!terminal.isWatched) return work();
   const startedMs = Date.now();
+  const rewrite = (line: string) => void terminal.write("stderr", Buffer.from(`\r\x1b[K${printable(line)}`));
   let shown = false;
   const say = () => {
     const seconds = Math.floor((Date.now() - startedMs) / 1_000);
-    terminal.error(`\r\x1b[K${typeof label === "string" ? label : label()} (${seconds} s)`);
+    rewrite(`${typeof label === "string" ? label : label()} (${seconds} s)`);
     shown = true;
     timer = setTimeout(say, NEXT_MS);
   };
@@ -30,7 +31,7 @@ export async function withProgress<T>(
     return await work();
   } finally {
     clearTimeout(timer);
-    if (shown) terminal.error("\r\x1b[K");
+    if (shown) rewrite("");
   }
 }
 

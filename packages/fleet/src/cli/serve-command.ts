@@ -32,12 +32,15 @@ export async function serveCommand(
   const { config, gateway } = await loadSettings(options.config, terminal.environment);
   const settings = withFlags(gateway, options);
   // Refused before anything is opened.
-  resolveGatewaySettings(settings);
+  const { advertise: address } = resolveGatewaySettings(settings);
   const logger = pino({ level: options.logLevel }, pino.destination(2));
   const { home } = resolveSettings(config, terminal.environment);
   await makeUsable(home);
   const open = () =>
-    serve({ openFleet: () => openFleetAndHost(config), home, gateway: settings, world: systemWorld(), logger });
+    serve({
+      openFleet: () => openFleetAndHost(config, { address }),
+      ...{ home, gateway: settings, world: systemWorld(), logger },
+    });
   const served = await withProgress(terminal, "Opening the fleet", open);
   try {
     tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);

@@ -66,8 +66,8 @@ export interface Target {
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   audit(): Promise<readonly AuditFinding[] | null>;
-  /** `null` where some were missed. */
-  events(signal: AbortSignal): AsyncIterable<FleetEvent | null>;
+  /** `null` where some were missed. `onPartial` gets the instances whose events do not come. */
+  events(signal: AbortSignal, onPartial: (instances: readonly string[]) => void): AsyncIterable<FleetEvent | null>;
   /** A link to a port; `null` without a gateway. */
   linkPort(
     name: ThreadName,
@@ -287,7 +287,7 @@ function gatewayTarget(gateway: SandlotClient): Target {
       const { consistent, findings } = await gateway.audit();
       return consistent === null ? null : findings;
     },
-    events: (signal) => gateway.events({ signal }),
+    events: (signal, onPartial) => gateway.events({ signal, onPartial }),
     createAioUrl: (name, ttlMs) => actingFor(name).createAioUrl(name.thread, ttlMs === undefined ? {} : { ttlMs }),
     revokeAioUrls: (name, linkId) => actingFor(name).revokeAioUrls(name.thread, linkId),
     linkPort: (name, port, ttlMs) => actingFor(name).linkPort(name.thread, port, ttlMs === undefined ? {} : { ttlMs }),

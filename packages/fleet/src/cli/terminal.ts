@@ -6,6 +6,8 @@
  * - With `--json`, stdout is exactly one JSON document, whether the command succeeded or not. Node writes warnings to
  *   stderr, so a machine-readable error cannot be there.
  * - An error is printed once: its code, its message, and its remedy.
+ * - Text has no control characters but newline and tab (`withoutControl`): much of it comes from a sandbox, and such a
+ *   character could move the cursor and write over other lines. Bytes of commands pass unchanged (`write`).
  */
 
 import { type ConfigProblem, isSandlotError, SandlotError } from "@sandlot/contract";
@@ -14,7 +16,7 @@ import type { Environment } from "../config/variables.ts";
 import { Interruption } from "./interruption.ts";
 
 export interface Terminal {
-  /** Writes the text unchanged, without adding a newline. */
+  /** Writes the text, without adding a newline. */
   out(text: string): void;
   error(text: string): void;
   /** Writes bytes; resolves when there is room for more, with whether the reader still exists. */
@@ -43,18 +45,37 @@ export const EXIT_CODES = {
   outputGone: 141,
 } as const;
 
-export function printJson(terminal: Terminal, value: unknown): void {
-  terminal.out(`${JSON.stringify(value, null, 2)}\n`);
+export function printJson(terminal: Terminal, value: unknown, indent = 2): void {
+  // JSON leaves these as they are, and some terminals obey them.
+  const text = JSON.stringify(value, null, indent).replace(
+    /[\u007f-\u009f]/g,
+    (character) => `\\u00${hexOf(character)}`,
+  );
+  terminal.out(`${text}\n`);
 }
 
-/** Text of a sandbox, for a terminal: a control character could move the cursor, and write over other lines. */
+/** The same terminal, whose text has no control characters but newline and tab. */
+export function withoutControl(terminal: Terminal): Terminal {
+  const shown = (text: string) => text.replace(/[^\P{Cc}\n\t]/gu, escaped);
+  return new Proxy(terminal, {
+    get(target, name) {
+      if (name === "out" || name === "error") return (text: string) => target[name](shown(text));
+      return Reflect.get(target, name);
+    },
+  });
+}
+
+/** Text in one line, as a cell of a table. */
 export function printable(text: string): string {
-  return text.replace(/\p{Cc}/gu, (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`);
+  return text.replace(/\p{Cc}/gu, escaped);
 }
 
-/** The same for a text of several lines. */
-function printableLines(text: string): string {
-  return text.split("\n").map(printable).join("\n");
+function escaped(character: string): string {
+  return `\\x${hexOf(character)}`;
+}
+
+function hexOf(character: string): string {
+  return character.charCodeAt(0).toString(16).padStart(2, "0");
 }
 
 /** Prints a command's failure, and returns its exit code. */
@@ -67,7 +88,7 @@ export function printFailure(terminal: Terminal, failure: unknown, json: boolean
   if (failure instanceof CommanderError) return printUsage(terminal, failure, json);
   const error = isSandlotError(failure) ? failure : unexpected(failure);
   if (json) printJson(terminal, { error });
-  else terminal.error(printableLines(textOf(error)));
+  else terminal.error(textOf(error));
   // A stack helps with an unexpected error, and is noise for an expected one.
   if (error.code === "internal" && failure instanceof Error) terminal.error(`${failure.stack}\n`);
   return EXIT_CODES.failed;

@@ -9,7 +9,7 @@
 
 import { GATEWAY_DEFAULT_HOST, GATEWAY_DEFAULT_PORT, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { durationOverZero, size } from "../backend/config/amounts.ts";
+import { durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
 import { problemsOf, refuse } from "./problems.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -17,6 +17,8 @@ const bytes = size;
 const port = z.int().min(0, "must be a port, 0 to 65535").max(65_535, "must be a port, 0 to 65535");
 const duration = durationOverZero("nothing is done in no time");
 const count = z.int().min(1).max(1_000_000);
+/** A stop at another gateway waits as long. */
+const KEEP_LEASES_MAX_MS = 10_000;
 
 const uploadsSchema = z
   .strictObject({
@@ -64,6 +66,13 @@ export const gatewayConfigSchema = z
       .boolean()
       .default(false)
       .describe("A proxy in front terminates TLS. Needed to listen beyond loopback without `tls`."),
+    advertise: z
+      .url({ protocol: /^https?$/, error: "must be an http or https URL" })
+      .optional()
+      .describe(
+        "The URL at which clients and the other gateways of a shared store reach this gateway. " +
+          "Default: none, so that threads on this host's engine are reached through this gateway's own address only.",
+      ),
     allowedHosts: z
       .array(z.string().min(1))
       .default([])
@@ -108,6 +117,12 @@ export const gatewayConfigSchema = z
     idleConnectionMs: duration.default(60_000).describe("How long an unused connection is kept open."),
     connectionsMax: count.default(10_000).describe("Connections at once. Further ones are refused."),
     streamsPerUserMax: count.default(2_000).describe("Open streams and terminals of one user."),
+    keepLeasesMs: durationOrOff("that none is kept", KEEP_LEASES_MAX_MS)
+      .default(1_000)
+      .describe(
+        "How long a thread's lease is kept after its last request: the next request then needs neither a hold nor a connection. " +
+          "Meanwhile a stop by another gateway waits, and `sandlot rm` without a gateway is refused. 0: none is kept.",
+      ),
     heartbeatMs: duration.default(15_000).describe("How often an idle stream sends a heartbeat."),
     drainMs: duration.default(10_000).describe("How long requests may go on when the gateway is stopped."),
   })
@@ -131,7 +146,19 @@ export function resolveGatewaySettings(config: GatewayConfig = {}): GatewaySetti
       problem: `${settings.host} is beyond loopback, where keys would travel in the clear; give \`tls\`, or say with \`behindProxy\` that a proxy terminates it`,
     });
   }
+  const problem = advertiseProblem(settings);
+  if (problem !== null) throw new SandlotError("config_invalid", { path: "gateway.advertise", problem });
   return settings;
+}
+
+/** Keys are sent to this address, and nothing but a base URL can be put before a path. */
+function advertiseProblem({ advertise, behindProxy }: GatewaySettings): string | null {
+  if (advertise === undefined) return null;
+  const { protocol, hostname, username, password, search, hash } = new URL(advertise);
+  if (username !== "" || password !== "" || search !== "" || hash !== "")
+    return "it has a user, a query or a fragment; give only scheme, host, port and path";
+  if (protocol === "https:" || isLoopback(hostname.replace(/^\[|\]$/g, "")) || behindProxy) return null;
+  return `${advertise} sends keys beyond loopback in the clear; give an https URL, or say with \`behindProxy\` that the network in between is protected`;
 }
 
 export function isLoopback(host: string): boolean {

@@ -13,7 +13,8 @@ import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { AuditLog } from "./audit-log.ts";
 import type { Converter } from "./documents/converter.ts";
-import type { EventLog } from "./event-log.ts";
+import type { EventLog } from "./events/event-log.ts";
+import type { PeerEvents } from "./events/peer-events.ts";
 import type { Access, Caller } from "./guards/caller.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
 import type { Metrics } from "./metrics.ts";
@@ -36,6 +37,8 @@ export interface GatewayContext {
   /** The URL of a host name below the preview domain, without a trailing slash. */
   readonly previewAddress: (label: string) => string;
   readonly events: EventLog;
+  /** Events of the store's other instances; `null` where the store is this host's alone. */
+  readonly peerEvents: PeerEvents | null;
   readonly audit: AuditLog;
   readonly keys: ApiKeys;
   readonly auditFleet: FleetAudit | null;
@@ -63,6 +66,8 @@ declare module "fastify" {
     streamsBody?: boolean;
     /** Errors also carry `detail`, as DeerFlow's web client expects. */
     deerflow?: boolean;
+    /** Other gateways of the store may use it, with their own credential. */
+    peers?: boolean;
   }
   interface FastifyRequest {
     caller: Caller | null;

@@ -70,7 +70,7 @@ export function toSandlotError(error: unknown, request: FastifyRequest): Sandlot
   const status = error instanceof Error && "statusCode" in error ? Number(error.statusCode) : 500;
   if (status >= 400 && status < 500)
     return invalid("request", error instanceof Error ? error.message : "it is refused");
-  request.log.error({ err: error, requestId: request.id }, "a request failed in a way that nobody foresaw");
+  request.log.error({ err: error, requestId: request.id }, "a request failed with an unexpected error");
   return new SandlotError(
     "internal",
     { problem: "the gateway's log has more under this request's id" },

@@ -6,7 +6,7 @@
 import type { HostWorkspaces } from "../backend/host-workspaces.ts";
 import type { GatewayConfig } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, SharedEntries } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { type Gateway, startGateway } from "./start-gateway.ts";
@@ -16,6 +16,7 @@ export interface ServeOptions {
   readonly openFleet: () => Promise<{
     readonly fleet: Fleet;
     readonly hostWorkspaces: HostWorkspaces | null;
+    readonly entries?: SharedEntries | null;
     readonly settings?: Pick<Settings, "blueprints">;
   }>;
   readonly home: string;
@@ -32,12 +33,12 @@ export interface ServedGateway extends Gateway {
 
 /** Rejects with `config_invalid` when it may not or cannot listen; nothing is left open then. */
 export async function serve({ openFleet, gateway: config, ...options }: ServeOptions): Promise<ServedGateway> {
-  const { fleet, hostWorkspaces, settings } = await openFleet();
+  const { fleet, hostWorkspaces, entries = null, settings } = await openFleet();
   let gateway: Gateway;
   try {
     gateway = await startGateway({
       ...options,
-      fleet,
+      ...{ fleet, entries },
       audit: () => fleet.audit(),
       ...(config === undefined ? {} : { settings: config }),
       ...(settings === undefined ? {} : { blueprints: settings.blueprints }),

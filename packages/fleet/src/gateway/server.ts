@@ -2,7 +2,7 @@
  * The gateway's server: the order of steps for a request, the same for every route.
  *
  *   web page? ─ 403      guards/web-pages.ts
- *   key? ─ 401, 403      guards/authenticate.ts (then rate limits: 429)
+ *   key? ─ 401, 403      guards/caller.ts (then rate limits: 429)
  *   valid? ─ 422, 413    the route's schemas
  *   handler              routes/
  *   error                errors.ts: one shape
@@ -31,12 +31,10 @@ import { isTracing } from "../observe/tracing.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayApp, GatewayContext } from "./context.ts";
 import { refuseUnknownQuery, sendError } from "./errors.ts";
-import { authenticate } from "./guards/authenticate.ts";
 import { AwaitedBodies } from "./guards/awaited-bodies.ts";
-import { RateLimits } from "./guards/rate-limits.ts";
+import { type AuthenticationParts, authenticate } from "./guards/caller.ts";
 import { securityHeaders } from "./guards/security-headers.ts";
 import { webPageGuard } from "./guards/web-pages.ts";
-import type { ApiKeys } from "./keys/api-keys.ts";
 import { malformedHandler } from "./malformed.ts";
 import { describeApi, describeRoute } from "./openapi.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
@@ -50,7 +48,7 @@ export interface Server {
 
 export async function createServer(
   context: GatewayContext,
-  keys: ApiKeys,
+  callers: AuthenticationParts,
   logger: FastifyBaseLogger,
   listensOn: () => number,
   certificate: Certificate | null,
@@ -95,7 +93,6 @@ export async function createServer(
   });
   traceRequests(app);
   const guard = webPageGuard(settings, listensOn);
-  const rates = new RateLimits(world, settings);
   const headers = securityHeaders(settings);
   app.addHook("onRequest", (request, reply, done) => {
     const isOpen = request.route.config.access === "open";
@@ -108,7 +105,7 @@ export async function createServer(
   });
   if (settings.allowedOrigins.length > 0) await app.register(cors, corsOptions(settings));
   app.addHook("onRequest", (request, reply, done) => {
-    const waiting = authenticate(keys, rates, request, reply);
+    const waiting = authenticate(callers, request, reply);
     if (waiting === null) done();
     else waiting.then(() => done(), done);
   });
@@ -227,7 +224,7 @@ function recordRoutes(app: GatewayApp): readonly RegisteredRoute[] {
 }
 
 /** After every response: a log line, a count, and an audit entry if it changed something or was refused. */
-function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayContext): void {
+function reportRequests(app: GatewayApp, { metrics, audit, world, fleet }: GatewayContext): void {
   const logs = app.log.level === "info" || app.log.level === "debug" || app.log.level === "trace";
   app.addHook("onResponse", (request, reply, done) => {
     report(request, reply);
@@ -264,6 +261,7 @@ function reportRequests(app: GatewayApp, { metrics, audit, world }: GatewayConte
       code: errorCode,
       // A disconnected caller has none.
       remoteAddress: request.ip ?? "",
+      gateway: fleet.instanceId,
     });
   }
 }

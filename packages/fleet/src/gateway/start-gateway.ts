@@ -17,18 +17,23 @@ import {
   resolveGatewaySettings,
 } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
-import type { Fleet } from "../fleet.ts";
+import type { Fleet, SharedEntries } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
 import type { GatewayContext } from "./context.ts";
 import { Converter } from "./documents/converter.ts";
-import { EventLog } from "./event-log.ts";
+import { EventLog } from "./events/event-log.ts";
+import { PeerCredential } from "./events/peer-credential.ts";
+import { PeerEvents } from "./events/peer-events.ts";
+import { RateExchange } from "./guards/rate-exchange.ts";
+import { RateLimits } from "./guards/rate-limits.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
 import { ensureOperatorKey } from "./keys/operator-key.ts";
 import { writeOwnAddress } from "./keys/own-gateways.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { Metrics } from "./metrics.ts";
+import { placedWorkspaces } from "./placed-workspaces.ts";
 import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
@@ -49,14 +54,14 @@ export interface GatewayOptions {
   readonly home: string;
   readonly settings?: GatewayConfig;
   readonly world: World;
+  /** The store's entries, where several hosts share it: keys and links are then the same at each of its gateways. */
+  readonly entries?: SharedEntries | null;
   readonly logger?: GatewayLogger;
   /** Workspaces on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
   /** Their disk budgets then also apply to uploads and artifacts. */
   readonly blueprints?: Settings["blueprints"];
   readonly audit?: FleetAudit;
-  /** How long a thread's lease is kept after its last request; default a second, 0: not at all. */
-  readonly keepLeasesMs?: number;
 }
 
 export interface Gateway {
@@ -84,41 +89,64 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const settings = resolveGatewaySettings(options.settings);
   const logger = (options.logger ?? pino({ level: "silent" })) as FastifyBaseLogger;
   const certificates = await certificatesOf(settings);
-  const keys = await ApiKeys.open(home, world);
+  const entries = options.entries ?? null;
+  const keys = await ApiKeys.open(home, world, entries);
   const { made } = await ensureOperatorKey(keys, home, world);
+  const inFiles = await keys.importableCount();
+  if (inFiles > 0)
+    logger.warn(
+      { count: inFiles },
+      "this home has keys in files, which the shared store does not: sandlot keys import",
+    );
   const audit = await AuditLog.open(home, world, (error) =>
     logger.error({ err: error }, "the audit log cannot be written"),
   );
   const streams = new Streams(settings);
-  const threads = new ThreadUse(fleet, world, options.keepLeasesMs);
+  const threads = new ThreadUse(fleet, world, settings);
   const draining = new AbortController();
-  const links = await PreviewLinks.open(home, world);
-  const aioLinks = await AioLinks.open(home, links, world);
+  const links = await PreviewLinks.open(home, world, entries);
+  const aioLinks = await AioLinks.open(home, links, world, entries);
   const previews = new PreviewServer({
     ...{ links, aioLinks, keys, threads, world, settings, logger },
     certificate: certificates.previews,
   });
+  const credential = entries === null ? null : await PeerCredential.open(entries);
+  const events = new EventLog(fleet.events, world);
+  const { heartbeatMs } = settings;
+  const peerEvents =
+    credential === null
+      ? null
+      : new PeerEvents({ world, log: events, credential, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const context: GatewayContext = {
-    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks },
+    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
     previewAddress: (label) => previewAddress(settings, label, previewPort),
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
-    events: new EventLog(fleet.events, world),
     auditFleet: options.audit ?? null,
     metrics: new Metrics(fleet, world, streams),
     draining: draining.signal,
   };
+  const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
+  const rates = new RateLimits(world, settings);
+  const callers = { keys, rates, isPeer };
   let port = settings.port;
-  const { app, registered } = await createServer(context, keys, logger, () => port, certificates.gateway);
+  const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
+  const onProblem = (error: unknown) =>
+    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
+  const exchange =
+    entries === null
+      ? null
+      : new RateExchange({ world, entries, instance: fleet.instanceId, buckets: rates.shared, onProblem });
   const unused = unusedConnections(app.server);
   let forget = async () => {};
   const giveUp = async () => {
     for (const socket of unused()) socket.destroy();
-    context.events.close();
+    peerEvents?.close();
+    events.close();
     context.metrics.close();
     await Promise.all([app.close(), previews.close()]);
-    await audit.close();
+    await Promise.all([audit.close(), exchange?.close()]);
     await forget();
   };
   try {
@@ -176,9 +204,14 @@ async function certificatesOf(settings: GatewaySettings) {
   };
 }
 
-function hostWorkspacesOf({ hostWorkspaces, blueprints }: GatewayOptions, threads: ThreadUse): HostWorkspaces | null {
-  if (hostWorkspaces === undefined || blueprints === undefined) return hostWorkspaces ?? null;
-  return budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
+function hostWorkspacesOf(options: GatewayOptions, threads: ThreadUse): HostWorkspaces | null {
+  const { hostWorkspaces, blueprints, entries, fleet } = options;
+  if (hostWorkspaces === undefined) return null;
+  const budgeted =
+    blueprints === undefined
+      ? hostWorkspaces
+      : budgetedWorkspaces(hostWorkspaces, blueprints, (key) => threads.find(key));
+  return (entries ?? null) === null ? budgeted : placedWorkspaces(budgeted, fleet, threads);
 }
 
 /** Closes connections after their response; the server itself would keep them for the next request. */

@@ -5,16 +5,13 @@
  * store, a connection to the sandbox, and giving both back.
  *
  * Invariants
- * - At most one lease of a thread is kept, and for at most `KEEP_MS` after the thread's last request.
+ * - At most one lease of a thread is kept, and for at most `keepLeasesMs` after the thread's last request.
  * - Kept leases end early: all of them when a caller waits for room or the gateway stops; a thread's own when the thread is to be stopped.
  */
 
 import type { Fleet, Lease } from "../fleet.ts";
 import type { Timer, World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
-
-/** Longer spares more attaches, and delays another gateway that wants to stop or evict the thread. */
-export const KEEP_MS = 1_000;
 
 interface Kept {
   readonly lease: Lease;
@@ -34,7 +31,7 @@ export class ThreadLeases {
   #closed = false;
   #wakes: (() => void)[] = [];
 
-  constructor(events: Fleet["events"], world: World, keepMs = KEEP_MS) {
+  constructor(events: Fleet["events"], world: World, keepMs: number) {
     this.#world = world;
     this.#keepMs = keepMs;
     this.#unsubscribe = events.on(() => void this.releaseKept(), "acquire-queued");

@@ -20,6 +20,7 @@ import {
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
+import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
@@ -28,7 +29,7 @@ import type { ThreadKey } from "./thread-key.ts";
 export type { ThreadKey } from "./thread-key.ts";
 
 import { checkBlueprint, userOf } from "./guards/caller.ts";
-import { KEEP_MS, ThreadLeases } from "./thread-leases.ts";
+import { ThreadLeases } from "./thread-leases.ts";
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
 
@@ -37,10 +38,12 @@ const LATE_MS = 200;
 
 export class ThreadUse {
   readonly #fleet: Fleet;
+  readonly #keepLeasesMs: number;
   readonly #leases: ThreadLeases;
   readonly #world: World;
 
-  constructor(fleet: Fleet, world: World, keepLeasesMs?: number) {
+  constructor(fleet: Fleet, world: World, { keepLeasesMs }: Pick<GatewaySettings, "keepLeasesMs">) {
+    this.#keepLeasesMs = keepLeasesMs;
     this.#fleet = fleet;
     this.#leases = new ThreadLeases(fleet.events, world, keepLeasesMs);
     this.#world = world;
@@ -95,16 +98,18 @@ export class ThreadUse {
     return this.#leases.release(lease);
   }
 
-  /** Ends the thread's sandbox. A lease that a gateway keeps for the thread's next request does not count as use. */
-  destroy(key: ThreadKey, options: DestroyOptions): Promise<DestroyOutcome> {
+  /**
+   * Ends the thread's sandbox. A lease that a gateway keeps for the thread's next request does not count as use: where
+   * another gateway may keep one, this waits for its end, and tries once more. The signal ends that wait.
+   */
+  destroy(key: ThreadKey, options: DestroyOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
     const destroy = () => this.#fleet.destroy(key, options);
     return this.#leases.withoutKept(key, async () => {
       try {
         return await destroy();
       } catch (error) {
         if (!isSandlotError(error, "sandbox_in_use")) throw error;
-        // Another gateway may keep a lease; it is gone by then.
-        await sleep(this.#world, KEEP_MS + LATE_MS);
+        await sleep(this.#world, this.#keepLeasesMs + LATE_MS, signal);
         return destroy();
       }
     });
@@ -115,7 +120,9 @@ export class ThreadUse {
     return this.acquire(key, purpose, signal, { existing: true });
   }
 
+  /** Refuses a thread that has neither, also one that lives elsewhere: only there its files are known. */
   async existing({ user, thread }: ThreadKey): Promise<ThreadSummary> {
+    await this.#fleet.locate({ user, thread });
     const found = await this.#fleet.findThread({ user, thread });
     if (found === null) throw new SandlotError("thread_not_found", { thread });
     return found;

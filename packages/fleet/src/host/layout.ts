@@ -99,7 +99,7 @@ function makeSocketDirectory(root: string, runtimeDirectory: string): string {
   if (isDirectory && uid === process.getuid?.() && (mode & 0o077) === 0 && fits(directory)) return directory;
   throw new SandlotError("isolation_unavailable", {
     backend: "local",
-    problem: `${directory} cannot hold sockets: it must be a directory of this account that nobody else may enter`,
+    problem: `${directory} cannot hold sockets: it must be a directory that only this account may enter`,
     fix: `remove ${directory}, or set SANDLOT_HOME to a shorter path`,
   });
 }

@@ -2,6 +2,7 @@
 
 import {
   type InstanceId,
+  isoTime,
   parseThreadId,
   type SandboxId,
   type SandboxState,
@@ -85,7 +86,7 @@ function explainAbsent(
   return {
     ...{ sandboxId, user, thread },
     state: "absent",
-    summary: `It was stopped at ${new Date(stoppedAt).toISOString()} by ${by}: ${reason}.`,
+    summary: `It was stopped at ${isoTime(stoppedAt)} by ${by}: ${reason}.`,
     holders: [],
     stopped: { reason, by, at: stoppedAt },
     ends: null,
@@ -162,7 +163,7 @@ function endOf(
 function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: Explanation["ends"]): string {
   const { thread, actor, reason } = record;
   const why = ends?.reason === "orphaned" ? "orphaned: no other Sandlot process runs" : ends?.reason;
-  const until = ends === null ? "" : ` It ends at ${new Date(ends.at).toISOString()} (${why}) unless it is used.`;
+  const until = ends === null ? "" : ` It ends at ${isoTime(ends.at)} (${why}) unless it is used.`;
   const state: SandboxState = stateOf(record);
   switch (state) {
     case "creating":
@@ -175,7 +176,7 @@ function sentence(record: SandboxRecord, holders: Explanation["holders"], ends: 
     case "blank":
       return `It waits, unused, for any thread of its blueprint.${until}`;
     case "parked":
-      return `Nobody holds it; it is kept for thread ${thread}.${until}`;
+      return `It is not in use; it is kept for thread ${thread}.${until}`;
     case "leased":
       return `It is alive because ${holders.map(({ who, purpose }) => `${who} (${purpose})`).join(", ")} hold it.`;
   }

@@ -17,14 +17,17 @@ type Listener = (event: FleetEvent) => void;
 export class EventBus implements FleetEvents {
   readonly #world: World;
   readonly #instance: InstanceId;
+  readonly #engine: { readonly engine?: string };
   readonly #listeners = new Map<Listener, ReadonlySet<FleetEventType> | null>();
   readonly #history: FleetEvent[] = [];
   readonly #ends = new Set<() => void>();
   #oldest = 0;
 
-  constructor(world: World, instance: InstanceId) {
+  /** `engine` is named in events of sandboxes: an instance has those of its own engine. */
+  constructor(world: World, instance: InstanceId, engine?: string) {
     this.#world = world;
     this.#instance = instance;
+    this.#engine = engine === undefined ? {} : { engine };
   }
 
   /** Whether this type has a listener: the hot path checks before it creates an event. */
@@ -34,7 +37,8 @@ export class EventBus implements FleetEvents {
   }
 
   emit(body: FleetEventBody): void {
-    const event: FleetEvent = { ...body, at: this.#world.wallMs(), instance: this.#instance };
+    const engine = "sandboxId" in body ? this.#engine : {};
+    const event: FleetEvent = { ...body, at: this.#world.wallMs(), instance: this.#instance, ...engine };
     this.#remember(event);
     for (const [listener, types] of this.#listeners) {
       if (types !== null && !types.has(event.type)) continue;

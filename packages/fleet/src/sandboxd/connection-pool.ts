@@ -1,5 +1,9 @@
 /**
- * Keep-alive connections to one daemon, for requests whose response is read whole.
+ * Keep-alive connections to one daemon.
+ *
+ *   `send`        a request whose response is read whole
+ *   `openStream`  a request whose response does not end; its connection leaves the pool and belongs to the caller
+ *   `agent`       node:http, for responses that are read as they arrive
  *
  * Considered: `node:http`, whose agent, request, response and two streams cost a short command a tenth of its time (exec in a
  * Docker sandbox fell from 3.1 to 2.7 ms, together with two smaller changes), and undici, which loads in 90 to 180 ms with
@@ -13,11 +17,20 @@
  * - A request with deadlines ends by them: one until the response begins, one from there to its end, however slowly it comes.
  */
 
+import { Agent } from "node:http";
 import { connect, type Socket } from "node:net";
+import { SandlotError } from "@sandlot/contract";
+import { systemTimer } from "../world/system-world.ts";
 import type { Timer, World } from "../world/world.ts";
-import { type OpenStream, type Parsed, type PoolResponse, ResponseParser } from "./response-parser.ts";
+import {
+  type OpenStream,
+  type Parsed,
+  type PoolResponse,
+  ResponseParser,
+  UnexpectedResponse,
+} from "./response-parser.ts";
 
-export type PoolAddress = { readonly path: string } | { readonly host: string; readonly port: number };
+export type DaemonAddress = { readonly path: string } | { readonly host: string; readonly port: number };
 
 export interface PoolRequest {
   /** The lines of the head and the empty line behind them, ready to send. */
@@ -36,10 +49,10 @@ export interface PoolRequest {
 }
 
 export interface ConnectionPoolOptions {
-  /** How many idle connections are kept; each costs both sides a few kilobytes. With 0 each request has its own. */
-  readonly idleMax: number;
-  /** For requests with deadlines. */
-  readonly timer: World["timer"];
+  /** How many idle connections are kept. With 0 each request has its own, and none has to be closed. */
+  readonly idleMax?: number;
+  /** Of every deadline; default the machine's. */
+  readonly timer?: World["timer"];
 }
 
 interface LossFacts extends ErrorOptions {
@@ -67,27 +80,34 @@ export class ConnectionLost extends Error {
   }
 }
 
+/** Each idle connection costs both sides a few kilobytes. */
+const IDLE_MAX = 16;
 const PROBE_AFTER_MS = 30_000;
 /** Sent as one piece with the head: copying costs less than a second piece. */
 const ONE_PIECE_MAX_BYTES = 16 * 1024;
 
 export class ConnectionPool {
-  readonly #options: ConnectionPoolOptions;
+  readonly agent: Agent;
+  readonly timer: World["timer"];
+  readonly #idleMax: number;
   /** The connection used last is used next. */
   readonly #idle: PooledConnection[] = [];
   readonly #all = new Set<PooledConnection>();
 
-  constructor(options: ConnectionPoolOptions) {
-    this.#options = options;
+  constructor({ idleMax = IDLE_MAX, timer = systemTimer }: ConnectionPoolOptions = {}) {
+    this.timer = timer;
+    this.agent = new Agent({ keepAlive: idleMax > 0, maxFreeSockets: idleMax, scheduling: "lifo" });
+    this.#idleMax = idleMax;
   }
 
   /** Whether there is no connection, idle or busy. */
   get isEmpty(): boolean {
-    return this.#all.size === 0;
+    const { freeSockets, sockets } = this.agent;
+    return this.#all.size === 0 && Object.keys(freeSockets).length === 0 && Object.keys(sockets).length === 0;
   }
 
-  /** Rejects with `ConnectionLost`, `UnexpectedResponse`, or the reason of an abort. */
-  send(address: PoolAddress, request: PoolRequest): Promise<PoolResponse> {
+  /** Rejects with `ConnectionLost`, with `bad_sandbox_response`, or with the reason of an abort. */
+  send(address: DaemonAddress, request: PoolRequest): Promise<PoolResponse> {
     return this.#sendOn(address, request, false) as Promise<PoolResponse>;
   }
 
@@ -95,28 +115,28 @@ export class ConnectionPool {
    * A request whose response does not end: with 200, its connection leaves the pool and belongs to the caller. Any other
    * response is read whole.
    */
-  openStream(address: PoolAddress, request: PoolRequest): Promise<PoolResponse | OpenStream> {
+  openStream(address: DaemonAddress, request: PoolRequest): Promise<PoolResponse | OpenStream> {
     return this.#sendOn(address, request, true);
   }
 
-  /** Closes every connection, also the busy ones. */
+  /** Closes every connection, also the busy ones, but for open streams. */
   destroy(): void {
+    this.agent.destroy();
     for (const connection of this.#all) connection.close();
   }
 
-  #sendOn(address: PoolAddress, request: PoolRequest, isStream: boolean): Promise<PoolResponse | OpenStream> {
+  #sendOn(address: DaemonAddress, request: PoolRequest, isStream: boolean): Promise<PoolResponse | OpenStream> {
     const { signal, onNewConnection } = request;
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     const connection = (onNewConnection === true ? undefined : this.#idle.pop()) ?? this.#open(address);
     return connection.send(request, isStream);
   }
 
-  #open(address: PoolAddress): PooledConnection {
-    const { idleMax, timer } = this.#options;
+  #open(address: DaemonAddress): PooledConnection {
     const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
-    const connection: PooledConnection = new PooledConnection(socket, timer, {
+    const connection: PooledConnection = new PooledConnection(socket, this.timer, {
       onIdle: () => {
-        if (this.#idle.length >= idleMax) connection.close();
+        if (this.#idle.length >= this.#idleMax) connection.close();
         else this.#idle.push(connection);
       },
       onGone: () => {
@@ -205,7 +225,7 @@ class PooledConnection {
     try {
       parsed = pending.parser.take(chunk);
     } catch (error) {
-      this.#fail(error);
+      this.#fail(toContractError(error));
       return;
     }
     if (parsed === null) {
@@ -286,6 +306,13 @@ function joined(head: string, body: Uint8Array): Buffer {
   all.write(head, 0, "latin1");
   all.set(body, head.length);
   return all;
+}
+
+/** An unexpected response means that the peer is not our daemon. */
+function toContractError(error: unknown): unknown {
+  if (!(error instanceof UnexpectedResponse)) return error;
+  if (error.isTooLong) return new SandlotError("bad_sandbox_response", { problem: error.message });
+  return new ConnectionLost(error.message, { cause: error, hadBegun: true });
 }
 
 function nothing(): void {}

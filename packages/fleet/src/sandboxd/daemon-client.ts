@@ -11,10 +11,9 @@ import {
   SandlotError,
 } from "@sandlot/contract";
 import type { World } from "../world/world.ts";
-import { Calls } from "./calls.ts";
-import { Connections } from "./connections.ts";
+import { ConnectionPool } from "./connection-pool.ts";
 import { DaemonSandbox } from "./daemon-sandbox.ts";
-import { type Hold, holdBy, openHold } from "./hold.ts";
+import { Calls, type Hold, holdBy, openHold } from "./held-daemon.ts";
 import { nothingSchema } from "./replies.ts";
 import { type DaemonTarget, Wire } from "./wire.ts";
 
@@ -39,15 +38,15 @@ export class DaemonAttachment {
 
   /**
    * Rejects with `stale_generation`, or with `sandbox_unreachable` when there is no response: a probe decides whether
-   * it is dead. The attachment owns `connections` that are passed in.
+   * it is dead. The attachment owns a `pool` that is passed in.
    */
   static async open(
     target: DaemonTarget,
     world: World,
     signal?: AbortSignal,
-    connections?: Connections,
+    pool?: ConnectionPool,
   ): Promise<DaemonAttachment> {
-    const wire = new Wire(target, connections ?? new Connections({ timer: world.timer }));
+    const wire = new Wire(target, pool ?? new ConnectionPool({ timer: world.timer }));
     try {
       return new DaemonAttachment(wire, await openHold(wire, signal), world);
     } catch (error) {
@@ -62,9 +61,9 @@ export class DaemonAttachment {
     to: DaemonTarget,
     world: World,
     signal?: AbortSignal,
-    connections: Connections = new Connections({ timer: world.timer }),
+    pool: ConnectionPool = new ConnectionPool({ timer: world.timer }),
   ): Promise<DaemonAttachment> {
-    const wire = new Wire(to, connections);
+    const wire = new Wire(to, pool);
     const { generation, token } = to;
     const body = Buffer.from(JSON.stringify({ generation, token, hold: true }));
     const call = {
@@ -75,7 +74,7 @@ export class DaemonAttachment {
       ...(signal && { signal }),
     } as const;
     try {
-      const stream = await new Wire(from, connections).openStream(call);
+      const stream = await new Wire(from, pool).openStream(call);
       return new DaemonAttachment(wire, await holdBy(wire, stream, generation, signal), world);
     } catch (error) {
       wire.close();
@@ -124,13 +123,13 @@ export async function rebindDaemon(
 const AHEAD_ROUNDS = 12;
 
 /** Connects to a daemon that a caller will use soon: one connection for the hold, and one for the first request. */
-export async function prewarm(target: DaemonTarget, deadlines?: Deadlines): Promise<Connections> {
-  const connections = new Connections(deadlines);
-  const wire = new Wire(target, connections);
+export async function prewarm(target: DaemonTarget, deadlines?: Deadlines): Promise<ConnectionPool> {
+  const pool = new ConnectionPool(deadlines);
+  const wire = new Wire(target, pool);
   const renewed = () => wire.post(renewReplySchema, "/sandlot/renew", {});
   try {
     for (let round = 0; round < AHEAD_ROUNDS; round++) await Promise.all([renewed(), renewed()]);
-    return connections;
+    return pool;
   } catch (error) {
     wire.close();
     throw known(target, error, undefined);
@@ -158,7 +157,7 @@ async function once<T>(
   deadlines: Deadlines | undefined,
   work: (wire: Wire) => Promise<T>,
 ): Promise<T> {
-  const wire = new Wire(target, new Connections(deadlines));
+  const wire = new Wire(target, new ConnectionPool(deadlines));
   try {
     return await work(wire);
   } catch (error) {

@@ -17,12 +17,11 @@ import {
 } from "@sandlot/contract";
 import { outputSoFar } from "../backend/output-so-far.ts";
 import { UnitGuard } from "../untrusted/units.ts";
-import type { Calls } from "./calls.ts";
-import { ConnectionLost } from "./connections.ts";
-import { encode } from "./encoding.ts";
+import { ConnectionLost } from "./connection-pool.ts";
 import { type Offsets, readFrames } from "./frames.ts";
-import { lostEnd } from "./lost.ts";
+import type { Calls } from "./held-daemon.ts";
 import * as replies from "./replies.ts";
+import { encode } from "./wire.ts";
 
 /** How often in a row a follower connects again without receiving anything. */
 const FOLLOW_RETRIES_MAX = 3;
@@ -84,7 +83,7 @@ export class DaemonExecs implements SandboxExecs {
         options.signal?.throwIfAborted();
         const { error: known, restarted } = await this.#calls.explain(error);
         if (restarted) {
-          yield { type: "end", end: lostEnd(execId, offsets, this.#calls.world.monotonicMs() - startedAt) };
+          yield { type: "end", end: replies.lostEnd(execId, offsets, this.#calls.world.monotonicMs() - startedAt) };
           return;
         }
         if (known.code !== "sandbox_unreachable" || ++failures > FOLLOW_RETRIES_MAX) throw known;

@@ -9,6 +9,7 @@ import {
   type FileChange,
   type FileListing,
   type FileStat,
+  fileChangeSchema,
   fileListingSchema,
   fileStatSchema,
   type GlobOptions,
@@ -25,13 +26,12 @@ import {
 } from "@sandlot/contract";
 import type { z } from "zod";
 import { readOn } from "../untrusted/download.ts";
+import { STREAM_LIMITS } from "../untrusted/limits.ts";
 import { UnitGuard } from "../untrusted/units.ts";
-import type { Calls } from "./calls.ts";
-import { readChanges } from "./change-lines.ts";
-import { encode } from "./encoding.ts";
-import { grepResultSchema, nothingSchema } from "./replies.ts";
+import type { Calls } from "./held-daemon.ts";
+import { badResponse, grepResultSchema, nothingSchema, parseShort } from "./replies.ts";
 import { Source, upload } from "./upload.ts";
-import type { Call } from "./wire.ts";
+import { type Call, encode } from "./wire.ts";
 
 type Named = "mkdir" | "rename" | "remove" | "stat" | "list" | "glob" | "grep";
 type Range = { readonly offset?: number; readonly length?: number };
@@ -162,4 +162,37 @@ function checked(path: string): string {
 function writeQuery({ mode, ifVersion }: WriteOptions): Record<string, string | number | undefined> {
   checkFileMode(mode);
   return ifVersion === null ? { mode, ifAbsent: 1 } : { mode, ifVersion };
+}
+
+const NEWLINE = 0x0a;
+
+/** Parses the lines of a watch: one JSON object each. */
+async function* readChanges(chunks: AsyncIterable<Uint8Array>, guard: UnitGuard): AsyncGenerator<FileChange> {
+  /** An incomplete line: a buffer of the maximum length, allocated when it is first needed. */
+  const held = { bytes: Buffer.alloc(0), length: 0 };
+  const hold = (part: Buffer): void => {
+    if (held.length + part.length > STREAM_LIMITS.lineMaxBytes)
+      throw badResponse("its daemon sent a line without an end");
+    if (held.bytes.length === 0) held.bytes = Buffer.allocUnsafeSlow(STREAM_LIMITS.lineMaxBytes);
+    part.copy(held.bytes, held.length);
+    held.length += part.length;
+  };
+  try {
+    for await (const given of chunks) {
+      const chunk = Buffer.from(given.buffer, given.byteOffset, given.byteLength);
+      let at = 0;
+      for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, at)) {
+        hold(chunk.subarray(at, end));
+        const line = held.bytes.subarray(0, held.length);
+        held.length = 0;
+        at = end + 1;
+        yield parseShort(fileChangeSchema, line);
+        await guard.passed();
+      }
+      hold(chunk.subarray(at));
+      guard.waits(held.length > 0);
+    }
+  } finally {
+    guard.stop();
+  }
 }

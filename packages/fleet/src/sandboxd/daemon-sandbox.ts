@@ -2,7 +2,7 @@
  * A sandbox through its daemon: the narrow view for tool code, and the fleet's own calls.
  *
  * Invariants
- * - Every failure is an error of the contract (see `calls.ts`).
+ * - Every failure is an error of the contract (see `held-daemon.ts`).
  * - A command whose daemon was restarted has the result `lost`. Other calls under way are `sandbox_unreachable`, and
  *   may be retried with the next attachment.
  * - Aborting an exec ends it inside, and its call rejects at once.
@@ -30,16 +30,13 @@ import {
   type WaitOptions,
 } from "@sandlot/contract";
 import { z } from "zod";
-import type { Calls } from "./calls.ts";
 import { DaemonExecs } from "./daemon-execs.ts";
 import { DaemonFiles } from "./daemon-files.ts";
 import { DaemonSessions } from "./daemon-sessions.ts";
 import { DaemonTerminals } from "./daemon-terminals.ts";
-import { encodeCall } from "./encoding.ts";
-import { lostResult } from "./lost.ts";
+import type { Calls } from "./held-daemon.ts";
 import * as replies from "./replies.ts";
-import { outputLimit, parseResult, resultMaxBytes } from "./results.ts";
-import type { Call, Wire } from "./wire.ts";
+import { type Call, encodeCall, type Wire } from "./wire.ts";
 
 export class DaemonSandbox implements Sandbox {
   readonly id: SandboxId;
@@ -65,20 +62,20 @@ export class DaemonSandbox implements Sandbox {
   async exec(command: string | readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
     const execId = options.execId ?? this.#calls.world.randomHex(12);
     const startedAt = this.#calls.world.monotonicMs();
-    const outputMaxBytes = outputLimit(options);
+    const outputMaxBytes = replies.outputLimit(options);
     try {
       // The daemon enforces the timeout. When it has not responded long after, something inside has stopped it.
       const waitsMs = options.timeoutMs ?? SANDBOX_LIMITS.execTimeoutMs;
-      const limits = { maxBytes: resultMaxBytes(outputMaxBytes), waitsMs };
+      const limits = { maxBytes: replies.resultMaxBytes(outputMaxBytes), waitsMs };
       const asked = { ...options, outputMaxBytes };
       return await this.#call("/sandlot/exec", command, execId, asked, async (wire, call) =>
-        parseResult(await wire.bytes({ ...call, ...limits }), z.object({})),
+        replies.parseResult(await wire.bytes({ ...call, ...limits }), z.object({})),
       );
     } catch (error) {
       options.signal?.throwIfAborted();
       const { error: known, restarted } = await this.#calls.explain(error);
       if (!restarted) throw known;
-      return lostResult(execId, this.#calls.world.monotonicMs() - startedAt);
+      return replies.lostResult(execId, this.#calls.world.monotonicMs() - startedAt);
     }
   }
 

@@ -16,11 +16,9 @@ import {
   sessionStateSchema,
 } from "@sandlot/contract";
 import { outputFrom, outputMaxBytes as partMaxBytes } from "../backend/output-so-far.ts";
-import type { Calls } from "./calls.ts";
-import { encodeCall } from "./encoding.ts";
-import { lostResult } from "./lost.ts";
-import * as replies from "./replies.ts";
-import { outputLimit, parseOutput, parseResult, resultMaxBytes } from "./results.ts";
+import type { Calls } from "./held-daemon.ts";
+import { lostResult, outputLimit, parseOutput, parseResult, resultMaxBytes, sessionsSchema } from "./replies.ts";
+import { encodeCall } from "./wire.ts";
 
 function omittedRemedy(sessionId: string): string {
   return (
@@ -85,7 +83,7 @@ export class DaemonSessions implements SandboxSessions {
   }
 
   list(): Promise<readonly SessionInfo[]> {
-    return this.#calls.get(replies.sessionsSchema, "/sandlot/sessions");
+    return this.#calls.get(sessionsSchema, "/sandlot/sessions");
   }
 
   async close(sessionId: string): Promise<void> {

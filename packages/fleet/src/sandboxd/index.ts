@@ -2,7 +2,7 @@
  * The host's side of the wire to sandboxd.
  */
 
-export type { Connections, DaemonAddress } from "./connections.ts";
+export type { ConnectionPool, DaemonAddress } from "./connection-pool.ts";
 export { DaemonAttachment, prewarm as connectAhead, readActivity, rebindDaemon, renewDaemon } from "./daemon-client.ts";
 export type { DaemonSandbox } from "./daemon-sandbox.ts";
 export { readReadyLine } from "./ready.ts";

@@ -8,7 +8,7 @@
 
 import type { Credentials } from "../backend/backend.ts";
 import type { Timer, World } from "../world/world.ts";
-import { type Connections, connectAhead, type DaemonAttachment, type DaemonTarget } from "./index.ts";
+import { type ConnectionPool, connectAhead, type DaemonAttachment, type DaemonTarget } from "./index.ts";
 
 interface Bound {
   readonly attachment: DaemonAttachment;
@@ -21,7 +21,7 @@ const TAKEN_WITHIN_MS = 10_000;
 
 export class PreparedConnections {
   readonly #world: World;
-  readonly #waiting = new Map<string, Connections>();
+  readonly #waiting = new Map<string, ConnectionPool>();
   readonly #bound = new Map<string, Bound>();
   #closed = false;
 
@@ -39,7 +39,7 @@ export class PreparedConnections {
   }
 
   /** The connections to a blank, for its binder. */
-  take(name: string): Connections | undefined {
+  take(name: string): ConnectionPool | undefined {
     const connections = this.#waiting.get(name);
     this.#waiting.delete(name);
     return connections;

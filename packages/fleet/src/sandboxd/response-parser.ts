@@ -158,3 +158,49 @@ export class ResponseParser {
 function unexpected(what = "sent something else than a response"): UnexpectedResponse {
   return new UnexpectedResponse(`the daemon ${what}`);
 }
+
+/** The longest line between two chunks: a size and extensions. */
+const CHUNK_LINE_MAX_BYTES = 256;
+const CHUNK_SIZE_PATTERN = /^([0-9a-f]{1,8})[ \t]*(?:;.*)?$/i;
+
+/** The content of a body in chunks (RFC 9112, 7.1), one character for each byte. */
+export class Chunks {
+  /** Bytes left in this chunk. */
+  #left = 0;
+  #line = "";
+  #isBehindContent = false;
+  /** The last chunk has arrived, or an invalid one. */
+  hasEnded = false;
+
+  take(piece: Buffer): string {
+    let content = "";
+    for (let at = 0; at < piece.length && !this.hasEnded; ) {
+      if (this.#left > 0) {
+        const part = piece.toString("latin1", at, Math.min(at + this.#left, piece.length));
+        content += part;
+        at += part.length;
+        this.#left -= part.length;
+        this.#isBehindContent = this.#left === 0;
+        continue;
+      }
+      const end = piece.indexOf("\n", at, "latin1");
+      this.#line += piece.toString("latin1", at, end < 0 ? piece.length : end);
+      if (this.#line.length > CHUNK_LINE_MAX_BYTES) this.hasEnded = true;
+      if (end < 0) break;
+      at = end + 1;
+      this.#takeLine(this.#line.replace(/\r$/, ""));
+      this.#line = "";
+    }
+    return content;
+  }
+
+  #takeLine(line: string): void {
+    if (this.#isBehindContent) {
+      this.#isBehindContent = false;
+      this.hasEnded = line !== "";
+      return;
+    }
+    this.#left = Number.parseInt(CHUNK_SIZE_PATTERN.exec(line)?.[1] ?? "0", 16);
+    this.hasEnded = this.#left === 0;
+  }
+}

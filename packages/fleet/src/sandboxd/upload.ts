@@ -6,7 +6,7 @@
 import type { Duplex } from "node:stream";
 import { DAEMON_LIMITS, type DaemonPath, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { giveBack } from "../world/given-bytes.ts";
-import { ConnectionLost } from "./connections.ts";
+import { ConnectionLost } from "./connection-pool.ts";
 import { nothingSchema, parseShort, thrownError } from "./replies.ts";
 import type { Call, Wire } from "./wire.ts";
 

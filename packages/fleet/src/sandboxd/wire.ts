@@ -15,15 +15,9 @@ import type { z } from "zod";
 import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { readInParts, socketInParts } from "../untrusted/small-reads.ts";
 import type { Timer } from "../world/world.ts";
-import {
-  ConnectionLost,
-  Connections,
-  type DaemonAddress,
-  lost,
-  type OpenStream,
-  type PoolRequest,
-} from "./connections.ts";
+import { ConnectionLost, ConnectionPool, type DaemonAddress, type PoolRequest } from "./connection-pool.ts";
 import { errorOf, parseReply } from "./replies.ts";
+import type { OpenStream } from "./response-parser.ts";
 
 export interface DaemonTarget {
   readonly address: DaemonAddress;
@@ -54,20 +48,20 @@ const CRLF = "\r\n";
 
 export class Wire {
   readonly target: DaemonTarget;
-  readonly #connections: Connections;
+  readonly #pool: ConnectionPool;
   readonly #where: RequestOptions;
   /** The head of every request that is sent without node:http. */
   readonly #head: string;
 
-  /** Uses the given `connections`, or its own. */
-  constructor(target: DaemonTarget, connections: Connections = new Connections()) {
+  /** Uses the given pool, or its own. */
+  constructor(target: DaemonTarget, pool: ConnectionPool = new ConnectionPool()) {
     const { address } = target;
     if ("path" in address && Buffer.byteLength(address.path) > SOCKET_PATH_MAX_BYTES) {
       const problem = `the socket path ${address.path} has more than ${SOCKET_PATH_MAX_BYTES} bytes`;
       throw new SandlotError("internal", { problem });
     }
     this.target = target;
-    this.#connections = connections;
+    this.#pool = pool;
     const headers = {
       [DAEMON_HEADERS.sandboxId]: target.sandboxId,
       [DAEMON_HEADERS.generation]: String(target.generation),
@@ -75,7 +69,7 @@ export class Wire {
     };
     this.#where = {
       ...("path" in address ? { socketPath: address.path } : { host: address.host, port: address.port }),
-      agent: connections.agent,
+      agent: pool.agent,
       headers,
     };
     this.#head = ["Host: sandbox", ...Object.entries(headers).map(([name, value]) => headerLine(name, value)), ""].join(
@@ -97,7 +91,7 @@ export class Wire {
 
   /** A request whose response is read whole. */
   async bytes(call: Call): Promise<Buffer> {
-    const { status, body } = await this.#connections.send(this.target.address, this.#request(call));
+    const { status, body } = await this.#pool.send(this.target.address, this.#request(call));
     if (status === 200) return body;
     throw errorOf(status, body);
   }
@@ -106,9 +100,9 @@ export class Wire {
   async openStream(call: Call): Promise<OpenStream> {
     const { address } = this.target;
     const request = this.#request(call);
-    const response = await this.#connections.openStream(address, request).catch((error: unknown) => {
+    const response = await this.#pool.openStream(address, request).catch((error: unknown) => {
       if (call.repeatable !== true || !(error instanceof ConnectionLost && error.isStaleConnection)) throw error;
-      return this.#connections.openStream(address, { ...request, onNewConnection: true });
+      return this.#pool.openStream(address, { ...request, onNewConnection: true });
     });
     if ("socket" in response) return response;
     throw errorOf(response.status, response.body);
@@ -168,11 +162,11 @@ export class Wire {
 
   /** Deadlines for reads from this daemon. */
   timer(delayMs: number, fire: () => void): Timer {
-    return this.#connections.timer(delayMs, fire);
+    return this.#pool.timer(delayMs, fire);
   }
 
   close(): void {
-    this.#connections.destroy();
+    this.#pool.destroy();
   }
 
   #request(call: Call): PoolRequest {
@@ -251,6 +245,20 @@ export class Wire {
       });
     });
   }
+}
+
+/** The body of a call with bytes: a JSON line, then the bytes. */
+export function encodeCall(call: object, bytes: string | Uint8Array | undefined): Buffer {
+  const line = Buffer.from(`${JSON.stringify(call)}\n`);
+  return bytes === undefined ? line : Buffer.concat([line, encode(bytes)]);
+}
+
+export function encode(content: string | Uint8Array): Uint8Array {
+  return typeof content === "string" ? Buffer.from(content, "utf8") : content;
+}
+
+function lost(cause: Error, facts: { readonly hadBegun?: boolean } = {}): ConnectionLost {
+  return new ConnectionLost(cause.message, { cause, ...facts });
 }
 
 /** Where the caller sets the wait, the deadline begins where the daemon's own should have ended. */

@@ -20,6 +20,8 @@ export interface StoreEntry<Given = unknown, Settings extends { readonly type: s
   /** The store's part in the description of the key `store.type`. */
   readonly about: string;
   readonly keys: Readonly<Record<string, z.ZodType>>;
+  /** Several hosts can use it. It then has `Store.entries`. Absent: one host's. */
+  readonly isShared?: boolean;
   /** Turns the configured keys into the settings to open the store with. Reports what is wrong with them. */
   resolve(given: Given, context: StoreContext): Settings;
   /** A short text without secrets. */

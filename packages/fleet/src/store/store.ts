@@ -40,7 +40,6 @@ import type {
   Generation,
   InstanceId,
   LeaseId,
-  LossReason,
   SandboxId,
   StopReason,
   ThreadId,
@@ -48,7 +47,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
-import type { ProcessIdentity } from "../world/world.ts";
+import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
   Arrival,
@@ -59,9 +58,16 @@ import type {
   StoppingRecord,
   Tombstone,
 } from "./record.ts";
+import type { BeatAnswer, BeatRequest, Session } from "./session.ts";
+import type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
+
+export type { BeatAnswer, BeatRequest, Session } from "./session.ts";
+export type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 
 export interface Store {
   readonly kind: string;
+  /** Texts that all gateways of this store share; `null` where the store is one host's. */
+  readonly entries: SharedEntries | null;
   /** Whether hosts with different engines can use it. */
   readonly isShared: boolean;
 
@@ -156,74 +162,6 @@ export interface StoreMeta {
   /** The store is new; during recovery it serves only holders that re-register. */
   readonly recovering: boolean;
 }
-
-export interface Session {
-  readonly instance: InstanceId;
-  readonly beat: number;
-  readonly lastBeatAt: number;
-  readonly identity: ProcessIdentity;
-  /** The engines that the instance reaches. */
-  readonly engines: readonly string[];
-  /** The advertised address of the instance's gateway; `null`: it has none. */
-  readonly address: string | null;
-}
-
-export interface LocateRequest {
-  readonly user: UserId;
-  readonly thread: ThreadId;
-  readonly engines: readonly string[];
-}
-
-export interface ThreadPlace extends StoreMeta {
-  /** `null`: the thread is on one of these engines, or may begin on one. */
-  readonly elsewhere: Elsewhere | null;
-}
-
-/** A thread's engine that the caller does not reach. */
-export interface Elsewhere {
-  readonly kind: "elsewhere";
-  readonly engine: string;
-  /** The addresses of the gateways that reach it. */
-  readonly gateways: readonly string[];
-  /** Whether any session reaches it. */
-  readonly isReachable: boolean;
-}
-
-export interface BeatRequest {
-  readonly instance: InstanceId;
-  readonly identity: ProcessIdentity;
-  /** See `Session`. */
-  readonly engines: readonly string[];
-  readonly address: string | null;
-  /** One more than the last; an older one is ignored, so that a late beat cannot undo a newer one. */
-  readonly beat: number;
-  /** The epoch this instance knows; `null` on its very first beat. */
-  readonly epoch: Epoch | null;
-  /** Begins a missing session. Without it a missing session is `unknown-session`. */
-  readonly register: boolean;
-  /** Everything this instance holds or is about to hold, as of its counter `asOf`. */
-  readonly held: readonly { readonly sandboxId: SandboxId; readonly generation: Generation }[];
-  readonly asOf: number;
-  /** The highest generation this instance has seen; the store's counter never falls behind it. */
-  readonly generationFloor: number;
-}
-
-export type BeatAnswer =
-  | {
-      readonly kind: "ok";
-      readonly epoch: Epoch;
-      readonly recovering: boolean;
-      /** The store's clock, for idleness and age. */
-      readonly now: number;
-      /** The holds in `held` that this instance has lost, and why. */
-      readonly lost: readonly {
-        readonly sandboxId: SandboxId;
-        readonly generation: Generation;
-        readonly reason: LossReason;
-      }[];
-    }
-  | { readonly kind: "unknown-session" }
-  | { readonly kind: "new-epoch"; readonly epoch: Epoch };
 
 export type ListFilter =
   | { readonly blankOf: string }

@@ -4,6 +4,7 @@
  */
 
 import type { SandboxId } from "@sandlot/contract";
+import type { SharedEntries } from "./entries.ts";
 import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as making from "./transactions/creation.ts";
@@ -19,6 +20,7 @@ type Argument<Method extends keyof Store> = Store[Method] extends (argument: inf
 
 export abstract class TransactionalStore implements Store {
   abstract readonly kind: string;
+  readonly entries: SharedEntries | null = null;
   abstract readonly isShared: boolean;
   abstract watch(hint: () => void): () => void;
   abstract close(): Promise<void>;

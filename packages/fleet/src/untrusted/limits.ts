@@ -1,10 +1,10 @@
 /**
  * How much a sandbox may answer, and how long that may take: one table for each kind of server inside.
  *
- * Code that nobody trusts runs beside the daemon and may have replaced it. So a call without an entry cannot be made
+ * Untrusted code runs beside the daemon and may have replaced it. So a call without an entry cannot be made
  * (`DaemonPath`), or has the smallest limits (AIO). An answer that is too long or too late ends its connection.
  *
- *   maxBytes      what is held of one answer at most. Answers to calls that nobody waits for are kilobytes
+ *   maxBytes      what is held of one answer at most. Answers to calls without a waiting caller are kilobytes
  *   maxValues     of JSON: checking a value costs a microsecond or two of the fleet's processor. Twice what this version sends,
  *                 so that a later daemon may send more fields
  *   firstByteMs   until an answer begins; `null` where the caller's own limit or signal decides (a command that runs)

@@ -128,7 +128,7 @@ describe("settleWorkspace", () => {
     expect(await workspaces.look(spot)).toMatchObject(after);
   });
 
-  it.each([false, true])("what is stale in a slot goes into quarantine, home stays (purge %s)", async (purge) => {
+  it.each([false, true])("a stale workspace in a slot goes into quarantine, home stays (purge %s)", async (purge) => {
     const { workspaces, spot, backend, ref, engine } = await stage({ home: true, slot: true });
     await backend.destroy(ref, signal);
     const old = { ...spot, generation: 1 as Generation };

@@ -21,7 +21,7 @@ const fleetId = "fleet" as FleetId;
 const signal = new AbortController().signal;
 
 describe("the engine in memory", () => {
-  it("is one per home, and finds its sandboxes again for who opens the home again", async () => {
+  it("is one per home, and finds its sandboxes when the home is opened again", async () => {
     const home = `/home/${world.randomHex(4)}`;
     const first = createMemoryBackend({ fleetId, engine: MemoryEngine.shared(home), world });
     const { ref } = await first.create(specOf("one"), signal);
@@ -46,7 +46,7 @@ describe("the engine in memory", () => {
     expect(heard).toEqual([{ type: "resync" }]);
   });
 
-  it("tells of a death once, and nothing of one it does not know", async () => {
+  it("reports a death once, and no unknown one", async () => {
     const { engine, backend } = open();
     const heard: EngineEvent[] = [];
     backend.watch((event) => heard.push(event));

@@ -19,7 +19,7 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-it("what is in another process's memory is unreachable while that process lives, and dead with it", async () => {
+it("a sandbox in another process's memory is unreachable while that process lives, and dead with it", async () => {
   const home = await mkdtemp(join(tmpdir(), "sandlot-two-"));
   cleanups.push(() => rm(home, { recursive: true, force: true }));
   const { child, say } = holder(home);

@@ -46,7 +46,7 @@ describe.runIf(DIFFERENTIAL)("the machine's own shell agrees", () => {
   });
 });
 
-describe("what the shell leaves out", () => {
+describe("unsupported parts of the shell", () => {
   const rows = UNSUPPORTED.map(([script, named, exitCode, before = ""]) => ({ script, named, exitCode, before }));
   it.each(rows)("is named: $script", async ({ script, named, exitCode, before }) => {
     const result = await run(script);
@@ -91,7 +91,7 @@ describe("the shell's own limits", () => {
     expect(stdout).toBe("/wCA\n3\n/wCA\n");
   });
 
-  it("what always exists cannot be removed or replaced", async () => {
+  it("fixed directories cannot be removed or replaced", async () => {
     const { exitCode } = await run("rm -rf /mnt/user-data/workspace; echo x > /mnt/file; rm -rf /mnt");
     expect(exitCode).toBe(1);
     expect((await run("ls /mnt/user-data")).stdout).toBe("outputs\nuploads\nworkspace\n");

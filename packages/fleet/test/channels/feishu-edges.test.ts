@@ -13,7 +13,7 @@ const ANSWER_MS = 30_000;
 const STANDSTILL_MS = 60_000;
 
 describe("placeholders", () => {
-  test("what somebody types is not taken for one, and files keep their places", async () => {
+  test("typed text is no placeholder, and files keep their places", async () => {
     await using scene = await openScene();
     scene.platform.files.set("om_p/img_1", stored("picture"));
     scene.platform.files.set("om_p/key_1", stored("table"));
@@ -92,7 +92,7 @@ describe("the platform", () => {
     expect([scene.platform.tokensIssued, scene.platform.tokensRefused]).toEqual([2, 0]);
   });
 
-  test("a rate limit that does not end is a failure of the file, told to the sender; the answer waits it out", async () => {
+  test("an endless rate limit fails the file and is reported to the sender; the answer waits it out", async () => {
     await using scene = await openScene();
     scene.platform.files.set("om_r/k", stored("content"));
     // Three attempts at the file, with four requests each; then some for the reply.
@@ -104,7 +104,7 @@ describe("the platform", () => {
     await waitFor(() => scene.leaseCount() === 0);
   });
 
-  test("a download that nobody wants any more is ended", async () => {
+  test("a download without a caller is ended", async () => {
     await using scene = await openScene({ maxFileBytes: 10 });
     scene.platform.files.set("om_big/k", stored("x".repeat(2_000_000), { stuck: true }));
     await scene.platform.push(event("file", { file_key: "k", file_name: "big" }, { id: "om_big" }));
@@ -170,7 +170,7 @@ describe("the long connection", () => {
 });
 
 describe("strangers at the webhook", () => {
-  test("other methods are refused, and the question is answered to whoever knows the token", async () => {
+  test("other methods are refused, and a challenge with the token is answered", async () => {
     await using scene = await openScene({ mode: "webhook", verificationToken: "v-token" });
     const question = { type: "url_verification", challenge: "c-9", token: "v-token" };
     expect(await post(scene, JSON.stringify(question))).toEqual({ status: 200, body: '{"challenge":"c-9"}' });
@@ -183,7 +183,7 @@ describe("strangers at the webhook", () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  test("one that hangs up in the middle disturbs nobody", async () => {
+  test("one that hangs up in the middle disturbs no other", async () => {
     await using scene = await openScene({ mode: "webhook", verificationToken: "v-token" });
     let arrived = 0;
     const server = createServer((request, response) => {

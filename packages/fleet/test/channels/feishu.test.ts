@@ -130,7 +130,7 @@ describe("the platform in trouble", () => {
     expect(Object.keys(await scene.uploads(scene.messages[0]!))).toEqual(["ok"]);
   });
 
-  test("what is too large is refused, announced or not; too many files too", async () => {
+  test("too large a body is refused, announced or not; too many files too", async () => {
     await using scene = await openScene({ maxFileBytes: 1_000, maxFiles: 3 });
     scene.platform.files.set("om_f/a", stored("x".repeat(1_001)));
     scene.platform.files.set("om_f/b", stored("x".repeat(1_001), { chunked: true }));
@@ -148,7 +148,7 @@ describe("the platform in trouble", () => {
     expect(Object.keys(await scene.uploads(scene.messages[0]!))).toEqual(["c"]);
   });
 
-  test("a handler that fails is told to the sender, and the next message is handled", async () => {
+  test("a handler that fails is reported to the sender, and the next message is handled", async () => {
     let failing = true;
     await using scene = await openScene({
       onMessage: async ({ reply }) => {

@@ -21,7 +21,7 @@ function places(name: string) {
   };
 }
 
-it("tells the whole story and leaves nothing behind", async () => {
+it("shows every step and leaves nothing behind", async () => {
   const { temporary, environment, parent } = places("text");
   const startedAt = performance.now();
   const { code, stdout, stderr } = await runCli(["demo"], environment);
@@ -48,7 +48,7 @@ it("tells the whole story and leaves nothing behind", async () => {
   expect(durationMs).toBeLessThan(10_000);
 });
 
-it("tells it as one JSON document too", async () => {
+it("prints one JSON document with --json", async () => {
   const { environment } = places("json");
   const { code, stdout } = await runCli(["demo", "--json"], environment);
   expect(code).toBe(0);

@@ -3,7 +3,7 @@
 import { SandlotError } from "@sandlot/contract";
 import { expect, test } from "vitest";
 import { printTable } from "../../src/cli/table.ts";
-import { printFailure, type Terminal } from "../../src/cli/terminal.ts";
+import { printFailure, printJson, type Terminal, withoutControl } from "../../src/cli/terminal.ts";
 
 test("the remedy of the case is printed where the error has one, the general one otherwise", () => {
   let printed = "";
@@ -22,12 +22,12 @@ test("the remedy of the case is printed where the error has one, the general one
   expect(printed).toContain(`What to do: ${general.remedy}\n`);
 });
 
-test("a text of a sandbox cannot move the cursor", () => {
+test("text of a sandbox cannot move the cursor", () => {
   let printed = "";
   const write = (text: string) => {
     printed += text;
   };
-  const terminal = { out: write, error: write } as Terminal;
+  const terminal = withoutControl({ out: write, error: write } as Terminal);
   printFailure(terminal, new SandlotError("file_not_found", { path: "/x\u001b[2J\r\u009b1A" }), false);
   const sent = { code: "later_code", message: "one\ntwo\u001b]0;title\u0007", retryable: false, details: {} };
   printFailure(terminal, SandlotError.received(sent, 409), false);
@@ -36,4 +36,11 @@ test("a text of a sandbox cannot move the cursor", () => {
   expect(printed).toContain("/x\\x1b[2J\\x0d\\x9b1A");
   expect(printed).toContain("one\ntwo\\x1b]0;title\\x07");
   expect(printed).toContain("/a\\x1b[31m\\x0a/b  file\n");
+  printed = "";
+  printJson(terminal, { path: "/x\u001b[2J\u007f\u009b1A" });
+  expect(printed.replaceAll("\n", "")).not.toMatch(/\p{Cc}/u);
+  expect(JSON.parse(printed)).toEqual({ path: "/x\u001b[2J\u007f\u009b1A" });
+  printed = "";
+  terminal.error("left out: /a\u001b[2J\n\tindented\n");
+  expect(printed).toBe("left out: /a\\x1b[2J\n\tindented\n");
 });

@@ -56,7 +56,7 @@ describe("cp", () => {
     symlinkSync("/etc/passwd", join(tree, "link"));
   });
 
-  it("takes whole directories in and out, whatever the names are, and tells of what it leaves out", async () => {
+  it("copies whole directories in and out, with any names, and lists what it leaves out", async () => {
     const put = await cli("cp", tree, "t1:copy");
     // A backup must not mistake a part for the whole.
     expect(put).toMatchObject({ code: 1, stdout: "" });

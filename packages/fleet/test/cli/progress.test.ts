@@ -7,17 +7,18 @@ import type { Terminal } from "../../src/cli/terminal.ts";
 
 async function shown(isWatched: boolean, workMs: number): Promise<string> {
   let printed = "";
-  const error = (text: string) => {
-    printed += text;
+  const write = async (_stream: string, bytes: Uint8Array) => {
+    printed += Buffer.from(bytes).toString();
+    return true;
   };
   let asked = 0;
   const work = () => new Promise<string>((resolve) => setTimeout(() => resolve("done"), workMs));
-  const result = await withProgress({ error, isWatched } as Terminal, () => `Waiting, look ${++asked}`, work);
+  const result = await withProgress({ write, isWatched } as Terminal, () => `Waiting, look ${++asked}`, work);
   expect(result).toBe("done");
   return printed;
 }
 
-test("a terminal is told after a second, again and again, and the line goes at the end", async () => {
+test("a terminal shows progress after a second, repeatedly, and the line is removed at the end", async () => {
   const printed = await shown(true, 1_600);
   expect(printed).toContain("\r\x1b[KWaiting, look 1 (1 s)");
   expect(printed).toContain("Waiting, look 2");
@@ -31,7 +32,11 @@ test("nothing is written for short work, nor where no terminal is", async () => 
 
 test("while an image is fetched the line says how far it is, and afterwards what is waited for", async () => {
   let printed = "";
-  const terminal = { isWatched: true, error: (text: string) => (printed += text) } as unknown as Terminal;
+  const write = async (_stream: string, bytes: Uint8Array) => {
+    printed += Buffer.from(bytes).toString();
+    return true;
+  };
+  const terminal = { isWatched: true, write } as unknown as Terminal;
   let tell = (_state: ImagePull["state"], _currentBytes: number, _totalBytes: number): void => {};
   let listeners = 0;
   const onPull = (listener: (pull: ImagePull) => void) => {

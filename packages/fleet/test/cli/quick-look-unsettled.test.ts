@@ -201,7 +201,7 @@ describe.skipIf(!hasBubblewrap)("ps on a home that is not settled (skipped where
     expect(seen).toEqual(await fleet.list());
   });
 
-  it("refuses a home whose store was deleted, in the same words", async () => {
+  it("refuses a home without its store, with the same message", async () => {
     const aside = `${storePath()}.aside`;
     renameSync(storePath(), aside);
     try {

@@ -72,7 +72,7 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect(stdout).toBe("0\n");
   }, 60_000);
 
-  it("exec ends quietly, and its command with it, when nobody reads on", async () => {
+  it("exec ends quietly, with its command, when its output has no reader", async () => {
     const line = '"$0" --conditions=sandlot-source "$1" exec -t t3 -- yes | head -2; echo "$PIPESTATUS"';
     const child = spawn("bash", ["-c", line, process.execPath, MAIN], {
       env: { ...process.env, ...environment },
@@ -113,7 +113,7 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("exec", "-t", "t1", "--", "ls")).stdout).toBe("");
   }, 120_000);
 
-  it("ps leaves out what has ended by itself, audit tells of it, and its files are still there", async () => {
+  it("ps leaves out a sandbox that ended by itself, audit reports it, and its files are kept", async () => {
     await cli("exec", "-t", "t2", "--", "echo kept > note");
     const threads = async () =>
       (JSON.parse((await cli("ps", "--json")).stdout) as { sandboxes: { thread: string; sandboxId: string }[] })
@@ -137,7 +137,7 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("ps", "--json")).stdout).not.toContain('"thread": "~');
   }, 60_000);
 
-  it("explain without a server tells the time that holds without one", async () => {
+  it("explain without a server shows the time that holds without one", async () => {
     await cli("exec", "-t", "t2", "--", "true");
     const before = Date.now();
     const { ends, summary } = JSON.parse((await cli("explain", "-t", "t2", "--json")).stdout) as {

@@ -62,7 +62,7 @@ describe("serve", () => {
   });
 });
 
-describe("serve, to whoever starts it", () => {
+describe("what serve prints", () => {
   it("prints a first command that a shell takes as it is, whatever the home is called", async () => {
     const home = join(root, "Ann's home");
     const { stdout } = await cli(["serve", "--port", "0"], { SANDLOT_HOME: home }, /Content-Type/);
@@ -79,7 +79,7 @@ describe("serve, to whoever starts it", () => {
 });
 
 describe("keys", () => {
-  it("a key that is not there cannot be revoked, and nobody is told that it was", async () => {
+  it("an unknown key cannot be revoked, and the command says so", async () => {
     const { key, ...about } = JSON.parse((await cli(["keys", "create", "--scope", "operator", "--json"])).stdout);
     expect(key).toEqual(expect.any(String));
     const mistyped = await cli(["keys", "revoke", `${about.id}0`]);

@@ -99,7 +99,7 @@ describe("a command loads what it needs", () => {
   });
 });
 
-describe("what was compiled is kept", () => {
+describe("compiled code is kept", () => {
   const compiled = () => join(home, "cache/sandlot/compiled");
   const file = () => join(compiled(), readdirSync(compiled())[0] ?? "");
 

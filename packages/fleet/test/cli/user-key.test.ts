@@ -67,7 +67,7 @@ describe("a user's key", () => {
     expect((await alice("explain")).stderr).toContain("name a sandbox by its id, or a thread with -t");
   });
 
-  it("ends everything of its own with rm --all, and with prune what nobody uses", async () => {
+  it("ends everything of its own with rm --all, and with prune what is not in use", async () => {
     for (const thread of ["p1", "p2"]) await use("alice", thread);
     await using _held = await served.fleet.acquire({ user: "alice", thread: "p3" });
     const pruned = JSON.parse((await alice("prune", "--json")).stdout) as { ended: { thread: string }[] };

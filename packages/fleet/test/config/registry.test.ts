@@ -135,7 +135,7 @@ describe("a backend and a store that are added to the registry", () => {
   });
 
   it("open a fleet", async () => {
-    const { fleet, hostWorkspaces } = await openFleetAndHost(TOYS, registry);
+    const { fleet, hostWorkspaces } = await openFleetAndHost(TOYS, { registry });
     try {
       await using lease = await fleet.acquire({ thread: "t" });
       expect((await lease.sandbox.exec("echo hello")).stdout).toBe("hello\n");
@@ -184,7 +184,7 @@ it("every entry stands under its own name", () => {
   for (const [name, entry] of Object.entries({ ...STORES })) expect(entry.name).toBe(name);
 });
 
-it("what a sandbox cannot tell apart is not in a blueprint's hash, which earlier releases have written too", () => {
+it("a setting without effect inside is not in a blueprint's hash, which earlier releases have written too", () => {
   const docker = (more: object) => {
     const { docker: section } = resolveSettings({ home, docker: more }, {});
     return BACKENDS.docker.blueprintKey(section);

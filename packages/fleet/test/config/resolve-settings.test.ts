@@ -70,7 +70,7 @@ describe("settings", () => {
     expect(config.limits.max).toBe(4);
   });
 
-  it("have no blueprint that nobody configured, whatever it is called", () => {
+  it("have no blueprint that is not configured, under any name", () => {
     for (const name of ["constructor", "toString", "__proto__", "hasOwnProperty"]) {
       expect(settings.blueprints[name]).toBeUndefined();
       expect(settings.pool[name]).toBeUndefined();
@@ -95,7 +95,7 @@ describe("settings", () => {
     expect(hash({ A: "1", B: "2" })).toBe(hash({ B: "2", A: "1" }));
   });
 
-  it("mount read-only unless told otherwise", () => {
+  it("mount read-only by default", () => {
     expect(settings.blueprints.python?.blueprint.mounts[0]?.readOnly).toBe(true);
   });
 });

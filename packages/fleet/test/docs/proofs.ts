@@ -54,7 +54,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "S-19": [
     "during a create that goes on regardless and lands later",
     "in the queue",
-    "while a blank is being told its new generation",
+    "while a blank gets its new generation",
   ],
   "S-20": ["when one of two waiting callers gives up, the other is served"],
   "S-21": ["a create that fails after taking effect leaves nothing in the engine"],
@@ -109,8 +109,8 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   ],
   "S-38": ["refuses new leases and never ends a held one"],
   "S-39": [
-    "is refused with sandbox_in_use and its holders while somebody holds it",
-    "by force tells holders at every instance that it was destroyed, and none is restarted",
+    "is refused with sandbox_in_use and its holders while it is held",
+    "by force notifies holders at every instance that it was destroyed, and none is restarted",
   ],
   "S-40": [
     "answers `stopping` in bounded time when the engine hangs, and the stop is confirmed later",
@@ -118,7 +118,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   ],
   "S-41": ["by force ends only what was there when it was asked, not what came after"],
   "S-42": [
-    "with purge lets nobody acquire the thread until the workspace is gone",
+    "with purge lets no caller acquire the thread until the workspace is gone",
     "stays purged for a link that is opened at that moment",
     "npm run sim › purge-is-honest",
   ],
@@ -127,8 +127,8 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "npm run sim › leaves-when-nothing-is-left",
   ],
   "S-44": [
-    "of a leased sandbox names who holds it, what for and since when",
-    "of one that is gone still says why, when and by whom",
+    "of a leased sandbox names its holders, their purpose and since when",
+    "of one that is gone still says why and when, and names the stopper",
   ],
   "S-45": [
     "fails a command that was running in it with sandbox_lost",
@@ -141,10 +141,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "an old sandbox object answers stale_generation after the lease has moved on",
     "npm run sim › stale-writes-nothing",
   ],
-  "S-48": [
-    "unknown is not dead: a sandbox the engine cannot tell about is kept and asked about again",
-    "npm run sim › dead-is-dead",
-  ],
+  "S-48": ["unknown is not dead: a sandbox of unknown liveness is kept and probed again", "npm run sim › dead-is-dead"],
   "S-49": ["a broken connection to a living sandbox is mended, and nothing is destroyed"],
   "S-50": ["npm run sim › acknowledged-writes-stay", "npm run crash"],
   "S-51": [
@@ -200,7 +197,7 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "S-67": ["in a list is found by its place", "describes every key, and forbids every other"],
   "S-68": ["%j needs them", "a blueprint that asks for what is not declared is refused"],
   "S-69": ["%s travels as JSON in one shape", "docs/errors.md says what the registry says"],
-  "S-70": ["tell the life of a sandbox in order"],
+  "S-70": ["show the life of a sandbox in order"],
   "S-71": ["npm run bench core › acquire-release-held"],
   "S-72": ["npm run bench core › parked-leased-parked"],
   "S-73": ["npm run bench core › heap-per-record"],
@@ -216,19 +213,19 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "S-77": ["npm test -- --only pack"],
   "S-78": ["npm test -- --only pins"],
   "S-79": ["prints what the README says"],
-  "S-80": ["what is in another process's memory is unreachable while that process lives, and dead with it"],
+  "S-80": ["a sandbox in another process's memory is unreachable while that process lives, and dead with it"],
   "S-81": [
     "lets the daemon live when sixty small processes take too much memory",
     "stops a fork bomb at the process limit, and counts the refusals",
     "gives no more processor time than its share",
   ],
   "S-82": [
-    "refuse the first byte past the budget, and disturb nobody else",
+    "refuse the first byte past the budget, and disturb no other thread",
     "refuse the first file past the budget",
     "cannot be left from inside, nor by moving things within",
   ],
   "S-83": ["stops a writer that runs as fast as the disk, and says by how much it got past"],
-  "S-84": ["is told of as what it was, whoever of it did", "tell of what goes on in the background"],
+  "S-84": ["is reported with its kind, from any process", "report what happens in the background"],
   "S-85": [
     "backends/local/accounts.test.ts › cannot take another's $name",
     "backends/docker/accounts.test.ts › cannot take another's $name",
@@ -293,4 +290,35 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   "C-33": ["does not conclude anything from a list that lacks an object: it asks"],
   "C-34": ["is found on use when the engine's event was missed"],
   "C-35": ["a sandbox object of an older generation reaches nothing any more"],
+  "C-36": [
+    "a thread of another engine is elsewhere, with the gateways that reach it; not shared, it is here",
+    "npm run sim › thread-stays-with-its-engine",
+  ],
+  "C-37": [
+    "only a session that reaches the engine ends its sandboxes and takes over its work",
+    "npm run sim › other-engines-untouched",
+  ],
+  "C-38": ["a thread stays with its engine without a sandbox, also in a new epoch, until it is purged"],
+  "C-39": ["what a thread has left behind on another engine is neither put back nor adopted, and claims no thread"],
+  "C-40": [
+    "engines recover one by one: a thread waits for its own, and one without a home for all that have a session",
+    "npm run sim › recovery-is-of-one-engine",
+  ],
+  "S-89": [
+    "neither gateway touches what the other's engine has, whatever housekeeping is due",
+    "npm run sim › engine-knows-what-it-is-asked",
+  ],
+  "S-90": [
+    "a thread stays with its engine without a sandbox, also in a new epoch, until it is purged",
+    "npm run sim › thread-stays-with-its-engine",
+  ],
+  "S-91": [
+    "a thread that lives elsewhere is answered with the gateway that has it, and gets no second sandbox",
+    "a thread whose gateways are all gone is out of reach, and is there again when one comes back",
+    "npm run sim › elsewhere-is-true",
+  ],
+  "S-92": ["after a crash a gateway of the same engine takes over, and the gateway of another engine does not"],
+  "S-93": ["after a loss of the store each engine recovers by itself, and every thread stays where it was"],
+  "S-94": ["room is made on the own engine only, and each engine has its own limit", "npm run sim › engine-limit"],
+  "S-95": ["every gateway shows the whole fleet, with the engine of each sandbox"],
 };

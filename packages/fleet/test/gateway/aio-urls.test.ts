@@ -160,7 +160,7 @@ describe("with an API that answers what it likes", () => {
     expect(seen.url).toBe("/");
   });
 
-  test("what answers can set no cookie, open no page to others and send no client elsewhere", async () => {
+  test("a response can set no cookie, open no page to other origins and redirect no client", async () => {
     const { url } = await urlOf(alice, "a");
     const { headers } = await fetch(`${url}/v1/page`);
     expect(headers.get("set-cookie")).toBeNull();

@@ -51,7 +51,7 @@ function fill(): void {
   truncateSync(file("audit.jsonl"), FULL_BYTES);
 }
 
-test("has every entry, without anybody asking, for its own account only", async () => {
+test("has every entry without configuration, readable for its own account only", async () => {
   const log = await open();
   for (const id of ["one", "two", "three"]) log.add(entry(id));
   await expect.poll(() => requestsIn("audit.jsonl")).toEqual(["one", "two", "three"]);

@@ -29,7 +29,7 @@ afterAll(async () => {
   await new Promise((resolve) => inner.close(resolve));
 });
 
-test("carries bytes both ways, whoever speaks first, and the end", async () => {
+test("carries bytes both ways, with either side first, and the end", async () => {
   await using lease = await client.acquire({ thread: "c" });
   const connection = await lease.connect(port);
   const all = text(connection);

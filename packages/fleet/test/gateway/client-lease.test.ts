@@ -41,7 +41,7 @@ test("a file that is not text is the error of the library, and is read lossily w
   expect(await files.readText(path, { endLine: 1 })).toBe("ok");
 });
 
-test("a crash is told with the next use, and the lease goes on as the library's does", async () => {
+test("a crash is reported with the next use, and the lease goes on as in the library", async () => {
   const ours = await stage.fleet.acquire({ user: "alice", thread: "crashing" });
   const theirs = await client.acquire({ thread: "crashing", ttlMs: 60_000 });
   await theirs.sandbox.files.write("/mnt/user-data/workspace/kept", "kept");
@@ -67,7 +67,7 @@ test("a crash is told with the next use, and the lease goes on as the library's 
   await expect.poll(async () => (await sandboxOf("crashing"))?.state).toBe("parked");
 });
 
-test("a crash that nobody used it after does not end a lease that is renewed", async () => {
+test("a crash without a later use does not end a lease that is renewed", async () => {
   await using lease = await client.acquire({ thread: "quiet", ttlMs: 3_000 });
   const { generation } = lease;
   await stage.crash("quiet");
@@ -78,7 +78,7 @@ test("a crash that nobody used it after does not end a lease that is renewed", a
   expect(await sandboxOf("quiet")).toMatchObject({ holders: expect.arrayContaining([lease.id]) });
 });
 
-test("what was destroyed on purpose stays destroyed, and the lease says so", async () => {
+test("a sandbox destroyed on purpose stays destroyed, and the lease says so", async () => {
   await using lease = await client.acquire({ thread: "doomed", ttlMs: 5_000 });
   const lost = new Promise((resolve) => lease.onLost(({ reason }) => resolve(reason)));
   await client.deleteThread("doomed", { force: true });

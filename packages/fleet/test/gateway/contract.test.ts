@@ -92,7 +92,7 @@ test("the catalogue, the server and the document name the same routes", async ()
 });
 
 describe.each(CATALOGUE.map((entry) => [nameOf(entry), entry] as const))("%s", (_name, entry) => {
-  test("works for who may ask, and for nobody else", async () => {
+  test("works for permitted callers only", async () => {
     const { id: keyId } = await stage.gateway.keys.create({ scope: "user", user: "former" });
     const world = await prepare(alice, `t-${++count}`, keyId);
     const { thread } = world;

@@ -73,7 +73,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     expect(await fleet.list()).toEqual([]);
   });
 
-  test("is there inside, belongs to whoever works there, and can be added to while it is in use", async () => {
+  test("is there inside, belongs to the sandbox's account, and can be added to while it is in use", async () => {
     const seen = await run(
       "w1",
       `cd ${ROOT}; cat uploads/a.txt outputs/deep/made.md; echo more >> uploads/a.txt; id -u`,
@@ -230,7 +230,7 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     expect(await alice.ask(200, "GET", "/v1/threads/w7/uploads")).toMatchObject({ count: 0 });
   }, 60_000);
 
-  test("what a killed process was writing goes when the folder is next used; what another still writes stays", async () => {
+  test("drafts of a killed process go when the folder is next used; those of a running one stay", async () => {
     await alice.ask(200, "POST", "/v1/threads/w10/uploads", { body: form("only-here.txt", "a") });
     const made = homesOf().find((one) => existsSync(join(one, "user-data/uploads/only-here.txt")));
     const folder = join(made ?? "", "user-data/outputs");

@@ -44,7 +44,7 @@ test("tools are listed and called in the caller's own thread", async () => {
   expect(others.result?.content?.[0]?.text).toContain("none");
 });
 
-test("is for keys only, of whom they act for, and not for web pages", async () => {
+test("is for keys only, for their own user, and not for web pages", async () => {
   const alice = await stage.user("alice");
   const asked = message("tools/list", {});
   expect((await fetch(`${stage.gateway.url}/mcp/threads/m`, { method: "POST" })).status).toBe(401);

@@ -53,7 +53,7 @@ test("every operation has a name of its own, and no path a star", () => {
   expect(Object.keys(document.components.schemas).filter((name) => name.endsWith("Input"))).toEqual([]);
 });
 
-test("whom a key acts for is a parameter of everything that belongs to a user", () => {
+test("the user of a key is a parameter of every route that belongs to a user", () => {
   const acting = operations().filter(({ operation }) =>
     operation.parameters?.some(({ name }) => name === "x-sandlot-user"),
   );
@@ -63,7 +63,7 @@ test("whom a key acts for is a parameter of everything that belongs to a user", 
   );
 });
 
-test("what is no JSON is not called JSON", async () => {
+test("bodies that are not JSON are not declared as JSON", async () => {
   expect(typesOf("/metrics", "get", "200")).toEqual(["text/plain"]);
   expect(typesOf("/v1/events", "get", "200")).toEqual(["text/event-stream"]);
   expect(typesOf("/v1/threads/{thread}/files/content", "get", "200")).toEqual(["application/octet-stream"]);

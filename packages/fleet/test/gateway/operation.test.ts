@@ -159,7 +159,7 @@ describe("a client that reads nothing", () => {
     return { alice, socket };
   }
 
-  test("slows nobody else, and gets the rest when it reads", async () => {
+  test("slows no other client, and gets the rest when it reads", async () => {
     // As long as this test: no connection is cut off in it.
     const stage = await openStage({ settings: { bodyStallMs: 120_000 } });
     try {

@@ -29,7 +29,7 @@ test("eight callers of one user that each ask 200 times a second are never refus
   }
 });
 
-test("a caller in a loop is refused after the burst, and told when to ask again", () => {
+test("a caller in a loop is refused after the burst, with a time to retry", () => {
   const { rates } = limits();
   const { burst } = resolveGatewaySettings().rate;
   for (let call = 0; call < burst; call += 1) rates.count(caller);

@@ -83,7 +83,7 @@ describe("threads", () => {
     expect(await run(alice, "stopped", "cat note")).toMatchObject({ stdout: "kept\n" });
   });
 
-  test("that somebody uses are stopped by force only", async () => {
+  test("that are in use are stopped by force only", async () => {
     await using _lease = await clientOf(alice).acquire({ thread: "held" });
     const refusal = await clientOf(alice)
       .stopThread("held")
@@ -179,7 +179,7 @@ describe("blueprints are granted to keys", () => {
       }),
   ];
 
-  test("a key whose list leaves `default` out gets it in no way, and uses a thread of a granted one", async () => {
+  test("a key without `default` in its list never gets it, and uses a thread of a granted one", async () => {
     const granted = await clientOf(stage.operator).createKey({ scope: "user", user: "gina", blueprints: ["net"] });
     const gina = stage.operator.as(granted.key);
     for (const way of ways(gina, "bp-8")) {

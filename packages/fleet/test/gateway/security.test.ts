@@ -78,7 +78,7 @@ describe("keys", () => {
     await alice.with({ "x-sandlot-user": "alice" }).ask(200, "GET", "/v1/threads/t/execs");
   });
 
-  test("of a platform act for whom they name", async () => {
+  test("of a platform act for the named user", async () => {
     await stage.platform.ask(422, "GET", "/v1/threads/t/execs");
     await stage.platform.with({ "x-sandlot-user": "no/such user" }).ask(422, "GET", "/v1/threads/t/execs");
     await alice.ask(200, "POST", "/v1/threads/shared/exec", { json: { command: "echo secret > note" } });
@@ -190,7 +190,7 @@ describe("limits", () => {
     expect(await raw({ host: new URL(stage.gateway.url).host, "x-long": "x".repeat(20_000) })).toBe(431);
   });
 
-  test("are told in the same shape, also to what is no request", async () => {
+  test("have one shape, also for bytes that are no request", async () => {
     const { port, hostname, host } = new URL(stage.gateway.url);
     const told = (text: string) =>
       new Promise<string>((resolve) => {
@@ -249,7 +249,7 @@ describe("limits", () => {
   });
 });
 
-test("guessing keys is slowed down, and disturbs nobody who has one", async () => {
+test("guessing keys is slowed down, and valid keys are not", async () => {
   const guarded = await openStage({ settings: { rate: { perAddressFailuresPerMinute: 3 } } });
   try {
     const fred = await guarded.user("fred");
@@ -292,7 +292,7 @@ test("the pages of documentation take a key as a password, and nothing else does
   expect([refused.status, refused.headers.get("www-authenticate")]).toEqual([401, 'Basic realm="Sandlot"']);
 });
 
-test("a line of the log says for whom and for which thread a request was, and by which key", async () => {
+test("a line of the log names the user, the thread and the key of a request", async () => {
   const logged: string[] = [];
   const logger = pino({ level: "info" }, { write: (line: string) => void logged.push(line) });
   const told = await openStage({ more: { logger } });
@@ -340,7 +340,7 @@ test("with a certificate it speaks HTTPS only", async () => {
   }
 });
 
-describe("what is told about a request", () => {
+describe("the log of a request", () => {
   test("is in the audit log, without secrets", async () => {
     await bob.ask(200, "POST", "/v1/threads/audited/exec", { json: { command: "echo hidden-word" } });
     const { entries } = await stage.operator.ask<{ entries: Record<string, unknown>[] }>(

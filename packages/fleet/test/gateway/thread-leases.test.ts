@@ -6,16 +6,18 @@
 import type { ThreadId, UserId } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
 import type { FleetConfig } from "../../src/config/fleet-config.ts";
+import { resolveGatewaySettings } from "../../src/config/gateway-settings.ts";
 import { ThreadUse } from "../../src/gateway/thread-use.ts";
 import { newStage } from "../support/stage.ts";
 import { watched } from "../support/virtual-time.ts";
 
+const KEEP = resolveGatewaySettings();
 const keyOf = (thread: string) => ({ user: "default" as UserId, thread: thread as ThreadId });
 
 async function scene(config: FleetConfig = {}) {
   const stage = newStage(config);
   const instance = await stage.open();
-  const threads = new ThreadUse(instance.fleet, instance.world);
+  const threads = new ThreadUse(instance.fleet, instance.world, KEEP);
   /** The steps of a route: acquire a lease, run one command, release the lease. */
   const request = async (thread: string) => {
     const lease = await stage.until(threads.acquire(keyOf(thread), "a request"));
@@ -74,7 +76,7 @@ describe("a lease that a request gave back", () => {
   test("delays a stop at another gateway, which is refused only where the thread is in use", async () => {
     const { stage, request, holders } = await scene();
     const other = await stage.open();
-    const elsewhere = new ThreadUse(other.fleet, other.world);
+    const elsewhere = new ThreadUse(other.fleet, other.world, KEEP);
     await request("t1");
     expect(await holders("t1")).toHaveLength(1);
     expect(await stage.until(elsewhere.destroy(keyOf("t1"), {}))).toBe("stopped");
@@ -82,6 +84,31 @@ describe("a lease that a request gave back", () => {
     const refusal = await stage.until(elsewhere.destroy(keyOf("t2"), {}).catch((error: unknown) => error));
     expect(refusal).toMatchObject({ code: "sandbox_in_use" });
     await stage.until(held.release());
+  });
+
+  test("does not keep a stop at another gateway waiting whose caller has left", async () => {
+    const { stage, request } = await scene();
+    const other = await stage.open();
+    const elsewhere = new ThreadUse(other.fleet, other.world, KEEP);
+    await request("t1");
+    const gone = new AbortController();
+    const stopping = watched(elsewhere.destroy(keyOf("t1"), {}, gone.signal));
+    await stage.advance(100);
+    expect(stopping.state).toBe("pending");
+    gone.abort(new Error("the caller has gone away"));
+    await stage.settle();
+    expect(stopping.state).toBe("rejected");
+    await expect(stopping.promise).rejects.toThrow("the caller has gone away");
+    await stage.advance(2_000);
+    expect(await stage.recordOf("t1")).not.toBeNull();
+  });
+
+  test("is not kept where the configuration says so", async () => {
+    const stage = newStage();
+    const { fleet, world } = await stage.open();
+    const threads = new ThreadUse(fleet, world, resolveGatewaySettings({ keepLeasesMs: 0 }));
+    await stage.until(threads.release(await stage.until(threads.acquire(keyOf("t1"), "a request"))));
+    expect((await stage.recordOf("t1"))?.holders).toEqual({});
   });
 
   test("is not kept while its thread is being stopped, so a request that ends meanwhile keeps nothing", async () => {
@@ -106,7 +133,7 @@ describe("a lease that a request gave back", () => {
     await (await fleet.acquire({ thread: "t2" })).release();
   });
 
-  test("gives way to a request where nobody waits for room", async () => {
+  test("gives way to a request without a queue", async () => {
     const { stage, request } = await scene({ limits: { max: 1, onFull: "reject" } });
     await request("t1");
     await request("t2");

@@ -148,7 +148,7 @@ describe("uploads", () => {
       .toBe("parked");
   });
 
-  test("never park a sandbox that somebody else uses", async () => {
+  test("never park a sandbox that is in use", async () => {
     const { leaseId, sandboxId } = await alice.ask(201, "POST", "/v1/threads/both/leases");
     await alice.ask(413, "POST", "/v1/threads/both/uploads", { body: form([["big", "x".repeat(100_001)]]) });
     await alice.ask(200, "POST", "/v1/threads/both/uploads", { body: form([["small", "x"]]) });

@@ -32,7 +32,7 @@ describe("an audit", () => {
     expect(findings).toMatchObject([{ kind: "gone", sandboxId: here.sandboxId }]);
   });
 
-  test("tells what is missing, dead, unknown and twice", async () => {
+  test("reports what is missing, dead, unknown or there twice", async () => {
     const [missing, dead, twice, well] = [recordWith(), recordWith(), recordWith(), recordWith()];
     const stray = recordWith();
     const objects = [
@@ -70,7 +70,7 @@ describe("a list", () => {
   const listed = (audit: () => Promise<readonly AuditFinding[]>) =>
     livingSandboxes({ list: async () => [parked, held], audit }, systemWorld());
 
-  test("leaves out what has ended by itself, but nothing that somebody holds", async () => {
+  test("leaves out what has ended by itself, but nothing that is held", async () => {
     expect(await listed(async () => gone)).toEqual([held]);
     expect(await listed(async () => gone.map((one) => ({ ...one, kind: "second" })))).toEqual([parked, held]);
   });

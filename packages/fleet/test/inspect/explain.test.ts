@@ -7,7 +7,7 @@ import { watched } from "../support/virtual-time.ts";
 const IDLE_MS = 60_000;
 
 describe("explain", () => {
-  test("of a leased sandbox names who holds it, what for and since when", async () => {
+  test("of a leased sandbox names its holders, their purpose and since when", async () => {
     const stage = newStage();
     const { fleet, world } = await stage.open();
     const since = world.wallMs();
@@ -24,7 +24,7 @@ describe("explain", () => {
     expect(explained.history.map(({ type }) => type)).toContain("sandbox-created");
   });
 
-  test("of a parked one says for whom it is kept, and what would end it when", async () => {
+  test("of a parked one names its thread, and what would end it when", async () => {
     const stage = newStage({ idleTimeoutMs: IDLE_MS, maxLifetimeMs: 10 * IDLE_MS });
     const { fleet, world } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
@@ -64,7 +64,7 @@ describe("explain", () => {
     expect(explained.summary).toContain("any thread");
   });
 
-  test("of one that is being made says by whom and for whom", async () => {
+  test("of one that is being made names the maker and the thread", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const gate = backend.hang("create");
@@ -79,7 +79,7 @@ describe("explain", () => {
     await (await stage.until(acquiring.promise)).release();
   });
 
-  test("of one that is being stopped says why, by whom and since when", async () => {
+  test("of one that is being stopped says why, since when, and names the stopper", async () => {
     const stage = newStage();
     const { fleet, backend, world } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
@@ -95,7 +95,7 @@ describe("explain", () => {
     gate.open();
   });
 
-  test("of one that is gone still says why, when and by whom", async () => {
+  test("of one that is gone still says why and when, and names the stopper", async () => {
     const stage = newStage({ idleTimeoutMs: IDLE_MS });
     const { fleet, world } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });

@@ -29,7 +29,7 @@ test("the same owner and name is the same run; another of either is another", ()
   expect(new Set([own, ...others]).size).toBe(6);
 });
 
-test("who makes many runs in a thread forgets that thread's oldest, and never one that is in use", () => {
+test("many runs in a thread forget that thread's oldest, and never one that is in use", () => {
   const { runs, ended } = openRuns();
   const neighbour = runs.of(owner("t2")).toolBox;
   const used = runs.of(owner("t1"), "used");

@@ -7,7 +7,7 @@ import { newStage } from "../support/stage.ts";
 import { VirtualTime } from "../support/virtual-time.ts";
 
 describe("events", () => {
-  test("tell the life of a sandbox in order", async () => {
+  test("show the life of a sandbox in order", async () => {
     const stage = newStage();
     const { fleet, events } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1", purpose: "agent" });
@@ -28,7 +28,7 @@ describe("events", () => {
     }
   });
 
-  test("tell a crash and the recovery from it in order", async () => {
+  test("show a crash and the recovery from it in order", async () => {
     const stage = newStage();
     const { fleet, events, eventsOf } = await stage.open();
     await using lease = await fleet.acquire({ thread: "t1" });
@@ -115,7 +115,7 @@ describe("the event bus", () => {
     expect(bus.historyOf("other" as never)).toEqual([]);
   });
 
-  test("tells of a failure that must not reach the caller", async () => {
+  test("reports a failure that must not reach the caller", async () => {
     const bus = newBus();
     const told: unknown[] = [];
     bus.on((event) => told.push(event));

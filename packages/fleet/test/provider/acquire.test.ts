@@ -56,7 +56,7 @@ describe("acquire", () => {
     await stage.refusal("file_not_found", b.sandbox.files.readText("/mnt/user-data/workspace/secret"));
   });
 
-  test("a create that fails is told to every caller that waited for it, and leaves nothing", async () => {
+  test("a create that fails rejects every caller that waited for it, and leaves nothing", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const restore = backend.fail("create", new Error("no space left"));
@@ -298,7 +298,7 @@ describe("blueprints", () => {
     expect(again.sandbox.id).toBe(lease.sandbox.id);
   });
 
-  test("one caller's mismatch is not told to another who asked for none", async () => {
+  test("one caller's mismatch does not reject another without an expectation", async () => {
     const stage = newStage(config);
     const { fleet } = await stage.open();
     await (await fleet.acquire({ thread: "t1", blueprint: "big" })).release();

@@ -214,7 +214,7 @@ describe("a cancelled acquire rejects with the signal's reason and leaves nothin
     expect(record?.holders ?? {}).toEqual({});
   });
 
-  test("while a blank is being told its new generation", async () => {
+  test("while a blank gets its new generation", async () => {
     const stage = newStage({ pool: { default: 1 } });
     const { fleet, backend, attachments } = await stage.open();
     await stage.settle();
@@ -245,7 +245,7 @@ describe("a cancelled acquire rejects with the signal's reason and leaves nothin
     expect((await lease.sandbox.exec("true")).exitCode).toBe(0);
   });
 
-  test("whoever comes after a cancelled create gets a sandbox of its own", async () => {
+  test("the caller after a cancelled create gets its own sandbox", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const gate = backend.hang("create", { deaf: true });

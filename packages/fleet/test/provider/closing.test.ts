@@ -34,7 +34,7 @@ describe("close", () => {
     expect(fleet.get(lease.sandbox.id)).toBeUndefined();
   });
 
-  test("waits for leases as long as it was told, and lets commands finish meanwhile", async () => {
+  test("waits for leases for the given time, and lets commands finish meanwhile", async () => {
     const stage = newStage();
     const { fleet, typesOf } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
@@ -49,7 +49,7 @@ describe("close", () => {
     expect(typesOf("lease-lost")).toEqual([]);
   });
 
-  test("lets go of leases that are still out when the draining is over, and tells their holders", async () => {
+  test("ends leases that are still out when the draining is over, and notifies their holders", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });

@@ -258,7 +258,7 @@ describe("health", () => {
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
   });
 
-  test("unknown is not dead: a sandbox the engine cannot tell about is kept and asked about again", async () => {
+  test("unknown is not dead: a sandbox of unknown liveness is kept and probed again", async () => {
     const stage = newStage();
     const { fleet, attachments, backend } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
@@ -273,6 +273,19 @@ describe("health", () => {
     await stage.advance(10_000);
     expect(attachments.openCount).toBe(1);
     expect((await lease.sandbox.exec("echo on")).stdout).toBe("on\n");
+  });
+
+  test("a parked sandbox whose daemon speaks another protocol version is refused with that, once", async () => {
+    const stage = newStage();
+    const { fleet, backend } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    const attaches = backend.callsOf("attach").length;
+    backend.fail("attach", new SandlotError("protocol_incompatible", { peer: "daemon", theirs: "2.0", ours: "1.0" }));
+    const error = await stage.refusal("protocol_incompatible", fleet.acquire({ thread: "t1" }));
+    expect(error.retryable).toBe(false);
+    expect(backend.callsOf("attach")).toHaveLength(attaches + 1);
+    expect((await stage.recordOf("t1"))?.holders).toEqual({});
+    expect(backend.callsOf("destroy")).toHaveLength(0);
   });
 
   test("a parked sandbox that does not answer is unreachable, not replaced", async () => {

@@ -28,7 +28,7 @@ describe("destroy", () => {
     expect(await stage.until(fleet.destroy({ thread: "t1" }))).toBe("absent");
   });
 
-  test("is refused with sandbox_in_use and its holders while somebody holds it", async () => {
+  test("is refused with sandbox_in_use and its holders while it is held", async () => {
     const stage = newStage();
     const [a, b] = [await stage.open(), await stage.open()];
     await using lease = await a.fleet.acquire({ thread: "t1" });
@@ -52,7 +52,7 @@ describe("destroy", () => {
     expect(stage.objects()).toEqual([]);
   });
 
-  test("by force tells holders at every instance that it was destroyed, and none is restarted", async () => {
+  test("by force notifies holders at every instance that it was destroyed, and none is restarted", async () => {
     const stage = newStage();
     const [a, b] = [await stage.open(), await stage.open()];
     const here = await a.fleet.acquire({ thread: "t1" });
@@ -108,7 +108,7 @@ describe("destroy", () => {
     expect(typesOf("sandbox-stopped")).toEqual(["sandbox-stopped"]);
   });
 
-  test("answers `stopped` although somebody has acquired the thread anew meanwhile", async () => {
+  test("answers `stopped` although the thread was acquired anew meanwhile", async () => {
     const stage = newStage();
     const [a, b] = [await stage.open(), await stage.open()];
     await (await a.fleet.acquire({ thread: "t1" })).release();
@@ -165,7 +165,7 @@ describe("destroy", () => {
     expect(await stage.records()).toEqual([]);
   });
 
-  test("waits for a create that is under way, and then ends it if nobody holds it", async () => {
+  test("waits for a create that is under way, and then ends it unless it is held", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const gate = backend.hang("create");
@@ -297,7 +297,7 @@ describe("destroying a blank", () => {
     expect(stage.objects().map(({ labels }) => labels.sandboxId)).not.toContain(blank.sandboxId);
   });
 
-  test("is refused once it is somebody's", async () => {
+  test("is refused once it has a thread", async () => {
     const stage = newStage({ pool: { default: 1 } });
     const { fleet } = await stage.open();
     await stage.settle();

@@ -72,7 +72,7 @@ describe("a thread that does not exist", () => {
     expect(await stage.records()).toMatchObject([{ thread: "other", state: "ready" }]);
   });
 
-  test("is begun for an ordinary caller who joined the opening", async () => {
+  test("is begun for an ordinary caller that joined the opening", async () => {
     const stage = newStage();
     const { fleet, store } = await stage.open();
     const gate = store.hang("take");
@@ -122,7 +122,10 @@ describe("a thread that is purged", () => {
     const { a, b } = await stagedThread(stage);
     const gate = a.store.hang("take");
     const key = { user: "default" as UserId, thread: "t1" as ThreadId };
-    const refused = stage.refusal("thread_not_found", new ThreadUse(a.fleet, a.world).acquireExisting(key, "a link"));
+    const refused = stage.refusal(
+      "thread_not_found",
+      new ThreadUse(a.fleet, a.world, { keepLeasesMs: 1_000 }).acquireExisting(key, "a link"),
+    );
     await stage.settle();
     expect(gate.arrived).toBe(1);
     await stage.until(b.fleet.destroy({ thread: "t1" }, { purge: true }));

@@ -61,7 +61,7 @@ describe("a lease that follows a release which", () => {
     expect(second.recovery.kind).toBe("same");
   });
 
-  test("is overtaken by a warm-up, which nobody used, is not new for another instance either", async () => {
+  test("is overtaken by an unused warm-up, is not new for another instance either", async () => {
     const stage = newStage();
     const [a, b] = [await stage.open(), await stage.open()];
     const first = await stage.until(a.fleet.acquire({ thread: "t1" }));

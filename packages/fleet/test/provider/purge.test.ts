@@ -20,7 +20,7 @@ describe("destroy", () => {
     await stage.refusal("file_not_found", next.sandbox.files.readText(FILE));
   });
 
-  test("with purge by force takes the workspace along although somebody holds it", async () => {
+  test("with purge by force takes the workspace along although it is held", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });
@@ -60,7 +60,7 @@ describe("destroy", () => {
     expect(stage.engine.leftovers()).toMatchObject({ homes: 0, slots: 0, markers: 0 });
   });
 
-  test("with purge lets nobody acquire the thread until the workspace is gone", async () => {
+  test("with purge lets no caller acquire the thread until the workspace is gone", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });

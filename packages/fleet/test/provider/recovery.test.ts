@@ -77,7 +77,7 @@ describe("recovery says what a lease got", () => {
     expect(lease.recovery.kind).toBe("restored");
   });
 
-  test("what it truly is for one that was only warmed: nobody has been in it", async () => {
+  test("empty for one that was only warmed and never used", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();
     await stage.until(fleet.warm({ thread: "t1" }));
@@ -155,7 +155,7 @@ describe("generations", () => {
     expect(backend.callsOf("create")).toHaveLength(4);
   });
 
-  test("a lease released while its next generation is being made leaves that one to nobody", async () => {
+  test("a lease released while its next generation is being made leaves no holder", async () => {
     const stage = newStage();
     const { fleet, backend } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1" });

@@ -132,7 +132,7 @@ describe.each(STORE_KINDS)("two instances over one %s store", (kind) => {
     expect(await stage.recordOf("t1")).toEqual(expect.objectContaining({ holders: {} }));
   });
 
-  test("never exceed the hard limit together, whoever asks first", async () => {
+  test("never exceed the hard limit together, in any order", async () => {
     const stage = newStageOn(kind, { limits: { max: 3 } });
     const instances = [await stage.open(), await stage.open()];
     let most = 0;

@@ -3,7 +3,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { ConnectionLost, ConnectionPool, type PoolRequest } from "../../src/sandboxd/connection-pool.ts";
-import { UnexpectedResponse } from "../../src/sandboxd/response-parser.ts";
 import { systemTimer } from "../../src/world/system-world.ts";
 
 let server: Server;
@@ -57,6 +56,14 @@ describe("a request", () => {
     await expect.poll(() => sockets.filter((socket) => !socket.destroyed)).toHaveLength(2);
     await Promise.all([send(), send()]);
     expect(sockets).toHaveLength(3);
+  });
+
+  test("has a connection of its own where none are kept", async () => {
+    pool = new ConnectionPool({ idleMax: 0 });
+    await send();
+    await send();
+    expect(sockets).toHaveLength(2);
+    await expect.poll(() => pool.isEmpty).toBe(true);
   });
 
   test("takes a new connection where it wants one", async () => {
@@ -152,8 +159,9 @@ describe("a response", () => {
   ])("%s is unexpected, and its connection is not used again", async (_, text) => {
     respond(text);
     const error = await send().catch((thrown) => thrown);
-    expect(error).toBeInstanceOf(UnexpectedResponse);
-    expect(error.isTooLong).toBe(false);
+    expect(error).toBeInstanceOf(ConnectionLost);
+    // Never a stale connection: the daemon may have acted.
+    expect(error).toMatchObject({ cause: { name: "UnexpectedResponse" }, isStaleConnection: false });
     respond(ok("fine"));
     expect(await textOf()).toBe("fine");
     expect(sockets).toHaveLength(2);
@@ -161,7 +169,7 @@ describe("a response", () => {
 
   test("that is longer than it may be is refused by its head", async () => {
     respond("HTTP/1.1 200 OK\r\ncontent-length: 1001\r\n\r\n");
-    await expect(send()).rejects.toMatchObject({ name: "UnexpectedResponse", isTooLong: true });
+    await expect(send()).rejects.toMatchObject({ code: "bad_sandbox_response" });
     respond(ok("x".repeat(1_000)));
     expect(await textOf()).toHaveLength(1_000);
   });
@@ -292,7 +300,7 @@ describe("a stream", () => {
     respond("HTTP/1.1 409 Conflict\r\ncontent-length: 2\r\n\r\nno");
     expect(await openStream()).toMatchObject({ status: 409, body: Buffer.from("no") });
     respond("HTTP/1.1 409 Conflict\r\ncontent-length: 2000\r\n\r\n");
-    await expect(openStream()).rejects.toMatchObject({ isTooLong: true });
+    await expect(openStream()).rejects.toMatchObject({ code: "bad_sandbox_response" });
     expect(sockets).toHaveLength(1);
   });
 

@@ -27,7 +27,7 @@ describe("a command", () => {
     expect(await sandbox.exec(["echo", "$HOME", "a b;c"])).toMatchObject({ exitCode: 0, stdout: "$HOME a b;c\n" });
   });
 
-  test("starts where it is told, or in the workspace", async () => {
+  test("starts in the given directory, or in the workspace", async () => {
     const { sandbox, daemon } = await attached();
     expect((await sandbox.exec("pwd")).stdout).toBe(`${daemon.workspace}\n`);
     expect((await sandbox.exec("pwd", { cwd: "/usr" })).stdout).toBe("/usr\n");

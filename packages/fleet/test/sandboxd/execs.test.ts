@@ -96,7 +96,7 @@ describe.each([{ how: "with" }, { how: "without", environment: { PATH: "/nowhere
       expect(await code(sandbox.execs.writeStdin("never-was", "more"))).toBe("exec_not_found");
     });
 
-    test("that is not read holds the writer back, and its end tells", async () => {
+    test("that is not read holds the writer back, and ends with a result", async () => {
       const { sandbox } = await attached(options);
       await sandbox.spawn("sleep 60", { execId: "deaf", keepStdinOpen: true });
       let written = false;
@@ -140,7 +140,7 @@ describe("an open stdin", () => {
 });
 
 describe("the limit on what runs", () => {
-  test("is told with its numbers, and ends with what runs", async () => {
+  test("is an error with its numbers, and ends with what runs", async () => {
     const { sandbox } = await attached({ config: { execMax: 3 } });
     await sandbox.spawn("sleep 60", { execId: "a" });
     await sandbox.spawn("sleep 60", { execId: "b" });

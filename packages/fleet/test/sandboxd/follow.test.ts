@@ -65,7 +65,7 @@ describe("a spawned command", () => {
     expect(await code(collect(sandbox, "never-was"))).toBe("exec_not_found");
   });
 
-  test("is followed from an offset, so that whoever comes again misses nothing", async () => {
+  test("is followed from an offset, so that a returning follower misses nothing", async () => {
     const { sandbox } = await attached();
     const { execId } = await sandbox.spawn("for i in 1 2 3 4 5 6 7 8; do echo line $i; sleep 0.05; done");
     let seen = "";
@@ -78,7 +78,7 @@ describe("a spawned command", () => {
     expect(text(await collect(sandbox, execId, { from: { stdout: 49 } }), "stdout")).toBe("line 8\n");
   });
 
-  test("tells a late follower exactly what is no longer held", async () => {
+  test("gives a late follower the exact range that is no longer held", async () => {
     const { sandbox } = await attached();
     const total = SANDBOX_LIMITS.execOutputMaxBytes + 1_000_000;
     const { execId } = await sandbox.spawn(`head -c ${total} /dev/zero | tr '\\0' y`);
@@ -163,7 +163,7 @@ describe("waiting", () => {
     expect(await code(sandbox.execs.waitForOutput(execId, "(a+)+$x", { timeoutMs: 5_000 }))).toBe("invalid_pattern");
   });
 
-  test("for a port ends when somebody listens", async () => {
+  test("for a port ends when it has a listener", async () => {
     const { sandbox } = await attached();
     const port = 20_000 + Math.floor(Math.random() * 10_000);
     const script = `setTimeout(() => require("net").createServer().listen(${port}, "127.0.0.1"), 300)`;

@@ -89,7 +89,7 @@ describe("a daemon that was replaced", () => {
     expect(await code(attachment.sandbox.files.read("/x"))).toBe("bad_sandbox_response");
   });
 
-  it("answers with an error that is not its own to tell, or with facts that are none", async () => {
+  it("answers with an error that only the host may send, or with invalid facts", async () => {
     const error = (name: string, details: object) =>
       JSON.stringify({ error: { code: name, message: "", retryable: false, details } });
     const told = async (name: string, details: object) => {

@@ -78,7 +78,7 @@ describe("the attachment", () => {
     expect(await open({ address: { path: `/tmp/${"x".repeat(100)}` } })).toBe("internal");
   });
 
-  test("of an older generation is stale after a rebind, which may be told twice", async () => {
+  test("of an older generation is stale after a rebind, which may be repeated", async () => {
     const { target, sandbox, attachment } = await attached();
     const next = { generation: 8, token: "new-token" };
     await rebindDaemon(target, next);
@@ -121,7 +121,7 @@ describe("an orphan", () => {
     expect(existsSync(daemon.socketPath)).toBe(false);
   });
 
-  test("lives while somebody renews or something runs", async () => {
+  test("lives while it is renewed or something runs", async () => {
     const { daemon, attachment, sandbox, target } = await attached({ config: { orphanTimeoutMs: 400 } });
     await sandbox.exec("setsid sleep 1.6 > /dev/null 2>&1 &");
     await attachment.close();
@@ -136,7 +136,7 @@ describe("an orphan", () => {
   });
 });
 
-describe("what agents type", () => {
+describe("commands as agents type them", () => {
   test("does not reach the daemon", async (context) => {
     const reason = noNamespaceReason();
     if (reason !== null) return context.skip(reason);

@@ -95,7 +95,7 @@ describe("a command that is held", () => {
     expect(reader.bytes + (gap?.toOffset ?? 0)).toBe(TOTAL);
   });
 
-  test("ends when it is told to, or when its time is over, however long it has waited", async () => {
+  test("ends on request, or at its timeout, after any wait", async () => {
     const { sandbox } = await attached();
     const killed = await sandbox.spawn("yes", { output: "hold" });
     const timed = await sandbox.spawn("yes", { output: "hold", timeoutMs: 600 });

@@ -55,7 +55,7 @@ describe("a listing", () => {
   });
 });
 
-describe("what is still being written", () => {
+describe("files that are still being written", () => {
   test("is neither listed nor found, and what a killed daemon left behind is", async () => {
     const { files, root, short, at } = await tree({ ".sandboxd-2-1.tmp": "needle" });
     const seen = async () => [

@@ -60,7 +60,7 @@ describe("kill -9 -1", () => {
     await again.close();
   });
 
-  test("keeps the credentials of a rebind, and nobody inside can read a token", async () => {
+  test("keeps the credentials of a rebind, and no token can be read inside", async () => {
     const { target, daemon, sandbox } = await attached({ supervised: true });
     const look = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' '\\n'; timeout 0.2 cat /proc/1/fd/6";
     expect((await sandbox.exec(look)).stdout).not.toContain(target.token);
@@ -112,7 +112,7 @@ describe("below the supervisor", () => {
     expect((await sandbox.ports.list()).filter(({ port }) => port === 9229)).toEqual([]);
   });
 
-  test("whatever loses its parent is waited for", async () => {
+  test("a process without its parent is reaped", async () => {
     const { sandbox } = await attached({ supervised: true });
     await sandbox.exec("for i in $(seq 40); do (setsid sleep 0.05 &) ; done; sleep 0.3");
     expect((await sandbox.exec("ps -e -o stat= | grep -c ^Z")).stdout).toBe("0\n");
@@ -124,7 +124,7 @@ describe("below the supervisor", () => {
     expect(await daemon.exited).toBe(0);
   });
 
-  test("a daemon that dies again and again before anybody could use it ends the sandbox", async () => {
+  test("a daemon that dies repeatedly before its first use ends the sandbox", async () => {
     const { daemon, sandbox, target } = await attached({ supervised: true });
     let over = false;
     void daemon.exited.then(() => {
@@ -144,7 +144,7 @@ describe("below the supervisor", () => {
     expect(await code(DaemonAttachment.open(target, world))).toBe("sandbox_unreachable");
   });
 
-  test("a death is told at once, and a connection made meanwhile waits", async () => {
+  test("a death is reported at once, and a connection made meanwhile waits", async () => {
     const { sandbox, attachment, target } = await attached({ supervised: true });
     await sandbox.exec("true");
     const before = performance.now();

@@ -246,7 +246,7 @@ describe("closing a terminal", () => {
 });
 
 describe("the daemon's side of a terminal", () => {
-  test("is nobody else's: not a command's, not a session's, not another terminal's", async () => {
+  test("is shared with no command, no session and no other terminal", async () => {
     const { terminals, sandbox } = await opened({ terminalId: "a" });
     await terminals.open({ ...SIZE, terminalId: "b" });
     const look = "ls -l /proc/self/fd";

@@ -73,7 +73,7 @@ describe("a tunnel", () => {
     expect(text).toBe("path /a?b");
   });
 
-  test("to a port where nobody is says so, and the daemon goes on", async () => {
+  test("to a port without a listener is refused, and the daemon goes on", async () => {
     const { attachment, sandbox } = await attached();
     expect(await code(attachment.connect(1))).toBe("sandbox_unreachable");
     expect(await code(attachment.connect(0))).toBe("invalid_request");
@@ -120,7 +120,7 @@ describe("a tunnel", () => {
 });
 
 describe("the way out", () => {
-  test("carries connections to a port to a unix socket, whoever listens there now", async () => {
+  test("carries connections to a port to a unix socket, to its present listener", async () => {
     const probe = await echo("127.0.0.1");
     const { port } = probe;
     await new Promise<void>((resolve) => probe.server.close(() => resolve()));

@@ -41,7 +41,7 @@ async function watching(path?: (workspace: string) => string, options: WatchOpti
   };
 }
 
-test("what a fleet is still writing is neither told nor listed nor found", async () => {
+test("a file that a fleet is still writing is neither reported nor listed nor found", async () => {
   const { root, at, tells, told, sandbox } = await watching();
   const draft = ".sandlot-draft-0123456789-1-2-0123456789abcdef";
   writeFileSync(at(draft), "new");
@@ -57,7 +57,7 @@ test("what a fleet is still writing is neither told nor listed nor found", async
 });
 
 describe("watching", () => {
-  test("tells of files that come, change and go", async () => {
+  test("reports files that come, change and go", async () => {
     const { at, tells, told, changes } = await watching();
     writeFileSync(at("f"), "1");
     await tells("created f");
@@ -74,7 +74,7 @@ describe("watching", () => {
     expect(told()).toEqual(["removed g"]);
   });
 
-  test("tells of an atomic write as a change", async () => {
+  test("reports an atomic write as a change", async () => {
     const { at, tells, told, sandbox } = await watching(undefined, {}, (root) => writeFileSync(join(root, "f"), "1"));
     await sandbox.files.write(at("f"), "2");
     await tells("modified f");
@@ -133,7 +133,7 @@ describe("watching", () => {
     expect(told()).toEqual(["created g"]);
   });
 
-  test("one file is told of that one, also when it is replaced", async () => {
+  test("of one file reports that one, also when it is replaced", async () => {
     const { at, tells, told, sandbox } = await watching(
       (root) => join(root, "f"),
       {},

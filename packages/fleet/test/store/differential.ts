@@ -50,10 +50,11 @@ export async function expectSameAnswers(open: (world: World) => Promise<StoreHar
 async function runBoth(steps: readonly Step[], open: (world: World) => Promise<StoreHarness>): Promise<void> {
   let passedMs = 0;
   const world = { ...systemWorld(), wallMs: () => 1_800_000_000_000 + passedMs, monotonicMs: () => passedMs };
-  const harnesses: StoreHarness[] = [await openMemory(world), await open(world)];
+  const tested = await open(world);
+  const harnesses: StoreHarness[] = [await openMemory(world, tested.store.isShared), tested];
   const [memory, other] = harnesses.map(({ store }) => store) as [Store, Store];
   try {
-    const connections = [other, await (harnesses[1] as StoreHarness).second()] as const;
+    const connections = [other, await tested.second()] as const;
     for (const name of ["a", "b", "c"]) await both(memory, other, (store) => beat(store, name, 1, true, []));
     await both(memory, other, async (store) => store.endRecovery((await store.meta(ENGINE)).epoch, ENGINE));
     for (const [n, step] of steps.entries()) {
@@ -178,7 +179,9 @@ function perform(
       } as never),
     () => store.hold({ sandboxId, generation, instance, seq } as never),
     () => store.unhold({ sandboxId, generation, instance, seq, used: flag } as never),
-    () => {
+    async () => {
+      // A shared store picks among the blanks of its last look.
+      await store.list();
       const blank = flag ? { blueprintHash: "hash", except: n % 2 === 0 ? [sandboxId] : [] } : null;
       const reserve = {
         sandboxId: `n${n}`,

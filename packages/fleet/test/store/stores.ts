@@ -9,6 +9,7 @@ import type { Epoch } from "@sandlot/contract";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
 import { MemoryRowServer } from "../../src/store/rows/memory-row-server.ts";
 import { MemoryRows } from "../../src/store/rows/memory-rows.ts";
+import type { RowServer } from "../../src/store/rows/row-server.ts";
 import { RowStore } from "../../src/store/rows/row-store.ts";
 import { openSqliteStore } from "../../src/store/sqlite/sqlite-store.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -43,8 +44,8 @@ export async function openRows(world: World = systemWorld()): Promise<RowsHarnes
     rows,
     store: open(),
     second: async () => open(),
-    // The homes of threads stay.
-    empty: async () => void rows.beginEpoch(rows.epoch, world.randomHex(16) as Epoch),
+    empty: async () => rows.lose(),
+    beginEpoch: async () => void rows.beginEpoch(rows.epoch, world.randomHex(16) as Epoch),
     dispose: async () => {
       await Promise.all(opened.map((store) => store.close()));
     },
@@ -83,4 +84,11 @@ export async function openSqlite(world: World = systemWorld()): Promise<StoreHar
 export function temporaryDirectory(): { readonly path: string; remove(): void } {
   const path = mkdtempSync(join(tmpdir(), "sandlot-store-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+/** Begins another epoch, as a store that noticed lost writes. */
+export async function beginNewEpoch(server: RowServer, world: World): Promise<void> {
+  const signal = AbortSignal.timeout(10_000);
+  const { epoch } = await server.read([], signal);
+  await server.beginEpoch(epoch, world.randomHex(16) as Epoch, signal);
 }

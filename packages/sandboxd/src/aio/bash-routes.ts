@@ -1,6 +1,6 @@
 /** `/v1/bash/*`: a new process for each command, as in the AIO API. A session keeps only the start directory. */
 
-import { EXEC_SIGNALS } from "@sandlot/contract";
+import { EXEC_SIGNALS, isoTime } from "@sandlot/contract";
 import { timer, wallMs } from "../clock.ts";
 import { checkEnvironment } from "../exec/command.ts";
 import type { Exec } from "../exec/exec.ts";
@@ -202,8 +202,8 @@ function infoOf(session: BashSession, current: Exec | undefined) {
     session_id: session.id,
     status: "ready",
     working_dir: session.directory,
-    created_at: new Date(session.createdAt).toISOString(),
-    last_used_at: new Date(session.lastUsedAt).toISOString(),
+    created_at: isoTime(session.createdAt),
+    last_used_at: isoTime(session.lastUsedAt),
     current_command: current === undefined ? null : (session.commands.get(current.id) ?? null),
     command_count: session.commandCount,
   };

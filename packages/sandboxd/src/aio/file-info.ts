@@ -1,6 +1,7 @@
 /** Files as the AIO API describes, sorts and filters them. */
 
 import { extname } from "node:path/posix";
+import { isoTime } from "@sandlot/contract";
 import { statPath } from "../files/change.ts";
 import { join } from "../files/paths.ts";
 import { pathPattern } from "../patterns/glob-pattern.ts";
@@ -25,7 +26,7 @@ export function infoOf(path: string): FileInfo[] {
       {
         ...{ name, path, is_directory },
         size: is_directory ? null : sizeBytes,
-        modified_time: new Date(modifiedAt).toISOString(),
+        modified_time: isoTime(modifiedAt),
         permissions: mode.toString(8).padStart(3, "0"),
         extension: is_directory ? null : extname(name) || null,
       },

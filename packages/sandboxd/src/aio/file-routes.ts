@@ -127,7 +127,7 @@ async function send(response: ServerResponse, path: string): Promise<void> {
       },
       write: (bytes) =>
         new Promise((resolve, reject) => {
-          if (response.destroyed) return reject(new Error("nobody reads any more"));
+          if (response.destroyed) return reject(new Error("the reader has left"));
           response.write(bytes, (error) => (error ? reject(error) : resolve()));
         }),
     },

@@ -1,6 +1,7 @@
 /** `/v1/shell/*`: sessions with a state, as in the AIO API. */
 
 import { realpathSync, statSync } from "node:fs";
+import { isoTime } from "@sandlot/contract";
 import { wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { checkPath } from "../files/paths.ts";
@@ -189,8 +190,8 @@ const SAID: Readonly<Record<string, string>> = {
 function infoOf(shell: ShellSession) {
   return {
     working_dir: shell.workingDirectory,
-    created_at: new Date(shell.createdAt).toISOString(),
-    last_used_at: new Date(shell.lastUsedAt).toISOString(),
+    created_at: isoTime(shell.createdAt),
+    last_used_at: isoTime(shell.lastUsedAt),
     age_seconds: Math.floor((wallMs() - shell.createdAt) / 1_000),
     status: shell.status,
     current_command: shell.isRunning ? shell.command : null,

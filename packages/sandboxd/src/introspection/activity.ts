@@ -10,7 +10,6 @@ import { monotonicMs, sleep, TICKS_PER_SECOND, wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
 import type { ProcessRow } from "../exec/process-table.ts";
 import type { TerminalTable } from "../terminals/terminal-table.ts";
-import { LastMoment } from "./last-moment.ts";
 
 interface Sample {
   readonly atMs: number;
@@ -103,5 +102,22 @@ function commandLine({ pid, name }: ProcessRow): string {
     return text === "" ? name : text.slice(0, 4_096);
   } catch {
     return name;
+  }
+}
+
+/**
+ * When something last happened. Stored on the monotonic clock and reported on the present wall clock, so that a
+ * comparison with the host's wall clock is right, also after that was stepped.
+ */
+export class LastMoment {
+  #at: number | null = null;
+
+  note(): void {
+    this.#at = monotonicMs();
+  }
+
+  /** `null`: never. */
+  get wallMs(): number | null {
+    return this.#at === null ? null : wallMs() - (monotonicMs() - this.#at);
   }
 }

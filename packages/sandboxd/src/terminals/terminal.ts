@@ -12,16 +12,18 @@
 
 import { closeSync, constants, openSync, readSync } from "node:fs";
 import { ReadStream } from "node:tty";
-import { TERMINAL_WINDOW_BYTES, type TerminalInfo } from "@sandlot/contract";
+import { SandlotError, TERMINAL_WINDOW_BYTES, type TerminalInfo } from "@sandlot/contract";
 import { bootTicks, monotonicMs, timer, wallMs } from "../clock.ts";
+import { asCommand } from "../exec/as-command.ts";
 import { checkDirectory, shell } from "../exec/command.ts";
 import type { ExecTable, Resident } from "../exec/exec-table.ts";
-import { maskDescriptor } from "../exec/masked-descriptors.ts";
+import { SEARCH_PATH } from "../exec/fifo-pool.ts";
+import { maskDescriptor, maskedStdio } from "../exec/masked-descriptors.ts";
 import { OutputRing } from "../exec/output-ring.ts";
 import { type ExecTrace, MARKER_NAME, type ProcessRow } from "../exec/process-table.ts";
-import type { StartedProcess } from "../processes/start-process.ts";
-import { openPty, resizePty } from "./pty.ts";
-import { startProgram } from "./start-program.ts";
+import { tagNextChild } from "../exec/process-tag.ts";
+import { type StartedProcess, startProcess } from "../processes/start-process.ts";
+import { noTerminals, openPty, resizePty } from "./pty.ts";
 
 export interface TerminalParams {
   readonly command: readonly string[] | null;
@@ -268,4 +270,40 @@ function readNow(fd: number): number | "nothing" | "end" {
     // EIO: the other side is closed, and everything was read.
     return (error as NodeJS.ErrnoException).code === "EAGAIN" ? "nothing" : "end";
   }
+}
+
+/**
+ * Starts a program in its own session, with a terminal as its controlling one. Node can create the session but not set
+ * the terminal; `setsid` does both. The native part could fork, too, but its child would inherit every other terminal.
+ * Throws when it cannot be started at all. A missing program ends with 127.
+ */
+function startProgram(
+  command: readonly string[],
+  terminalFd: number,
+  cwd: string,
+  env: Readonly<Record<string, string>>,
+  key: string,
+): StartedProcess {
+  const setsid = findProgram("setsid");
+  if (setsid === null) throw noTerminals("a terminal, for the program setsid");
+  try {
+    const stdio = maskedStdio([terminalFd, terminalFd, terminalFd]);
+    tagNextChild(key);
+    return asCommand(() => startProcess(setsid, ["-c", ...command], { cwd, env, stdio }));
+  } catch (error) {
+    const problem = (error as Error).message;
+    throw new SandlotError("invalid_request", { field: "command", problem: `it cannot be started: ${problem}` });
+  }
+}
+
+function findProgram(name: string): string | null {
+  for (const directory of SEARCH_PATH.split(":")) {
+    try {
+      closeSync(openSync(`${directory}/${name}`, constants.O_RDONLY));
+      return `${directory}/${name}`;
+    } catch {
+      // Not in this directory.
+    }
+  }
+  return null;
 }

@@ -148,7 +148,7 @@ function sinkTo(response: ServerResponse): ByteSink {
     },
     write: (bytes) =>
       new Promise((resolve, reject) => {
-        if (response.destroyed) return reject(new Error("nobody reads any more"));
+        if (response.destroyed) return reject(new Error("the reader has left"));
         // Called when the bytes have left our memory: only then may the buffer be reused.
         response.write(bytes, (error) => (error ? reject(error) : resolve()));
       }),

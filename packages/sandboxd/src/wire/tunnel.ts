@@ -56,8 +56,8 @@ async function connectInside(port: number, sandboxId: string): Promise<Socket> {
       problem ||= (error as Error).message;
     }
   }
-  const nobody = `nothing accepts connections on port ${port} (${problem})`;
-  throw new SandlotError("sandbox_unreachable", { sandboxId, problem: nobody, retryAfterMs: RETRY_AFTER_MS });
+  const refusal = `nothing accepts connections on port ${port} (${problem})`;
+  throw new SandlotError("sandbox_unreachable", { sandboxId, problem: refusal, retryAfterMs: RETRY_AFTER_MS });
 }
 
 function connectTo(host: string, port: number): Promise<Socket> {

@@ -55,8 +55,9 @@ export const size = written(z.int().min(1, "must be at least 1 byte"), "size");
 export const count = z.int().max(COUNT_MAX, `must be at most ${COUNT_MAX}`);
 
 /** A duration that can be switched off. */
-export function durationOrOff(zeroMeans: string): Written {
-  return written(duration.min(0, `must not be negative; 0 means ${zeroMeans}`), "duration");
+export function durationOrOff(zeroMeans: string, maxMs = DURATION_MAX_MS): Written {
+  const inner = duration.min(0, `must not be negative; 0 means ${zeroMeans}`);
+  return written(maxMs === DURATION_MAX_MS ? inner : inner.max(maxMs, `must be at most ${maxMs} ms`), "duration");
 }
 
 /** A duration that cannot be 0, and why. */

@@ -82,7 +82,7 @@ export class Watcher {
   stop(): void {
     this.#listeners.clear();
     this.#told.clear();
-    this.#subscription?.abort(new Error("nobody listens any more"));
+    this.#subscription?.abort(new Error("there is no listener any more"));
     this.#subscription = null;
   }
 

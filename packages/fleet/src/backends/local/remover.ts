@@ -108,7 +108,11 @@ export class Remover {
     else if (process !== null) {
       killProcess(process.init);
       await processEnd(process.init, world, signal);
-      if (process.monitor !== null) await processEnd(process.monitor, world, signal);
+      if (process.monitor !== null) {
+        // It ends with its child, unless a signal has stopped it.
+        killProcess(process.monitor);
+        await processEnd(process.monitor, world, signal);
+      }
     }
     await this.#pulseEnd(pulsePath(layout, name), signal);
   }

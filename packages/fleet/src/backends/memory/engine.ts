@@ -33,9 +33,8 @@ import type {
 } from "../../backend/backend.ts";
 import type { Marker } from "../../backend/labels.ts";
 import { systemWorld } from "../../world/system-world.ts";
-import type { Liveness, World } from "../../world/world.ts";
+import type { Liveness, ProcessIdentity, World } from "../../world/world.ts";
 import type { EngineApi, EngineNotice, ExecRequest, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
-import { livenessElsewhere, newRef } from "./engine-ref.ts";
 import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
 import type { FollowOffsets } from "./exec/exec.ts";
 import type { DirectoryNode } from "./files/node.ts";
@@ -277,4 +276,33 @@ export class MemoryEngine implements EngineApi {
 function elsewhere(sandboxId: string): SandlotError {
   const problem = "it is in the memory of another process; one process at a time can use a fleet on the memory backend";
   return new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 });
+}
+
+/**
+ * A reference names the process whose memory a sandbox is in, so that a fleet in another process, which shares the store
+ * but not the memory, can tell "not here" from "gone".
+ */
+const SEPARATOR = "/";
+
+function newRef(world: World): EngineRef {
+  const { bootId, pidNamespace, pid, startTime } = world.identity;
+  return [bootId, pidNamespace, pid, startTime, world.randomHex(16)].join(SEPARATOR) as EngineRef;
+}
+
+/** The liveness of an object outside this memory: dead with its process, otherwise unknown. */
+function livenessElsewhere(ref: EngineRef, world: World): Liveness {
+  const identity = identityOf(ref);
+  if (identity === null || isSame(identity, world.identity)) return "dead";
+  return world.processLiveness(identity) === "dead" ? "dead" : "unknown";
+}
+
+function identityOf(ref: EngineRef): ProcessIdentity | null {
+  const [bootId, pidNamespace, pid, startTime, random] = ref.split(SEPARATOR);
+  if (bootId === undefined || pidNamespace === undefined || startTime === undefined || random === undefined)
+    return null;
+  return { bootId, pidNamespace, pid: Number(pid), startTime };
+}
+
+function isSame(a: ProcessIdentity, b: ProcessIdentity): boolean {
+  return a.bootId === b.bootId && a.pidNamespace === b.pidNamespace && a.pid === b.pid && a.startTime === b.startTime;
 }

@@ -252,8 +252,7 @@ function checkOptions({ appId, mode, encryptKey, verificationToken }: FeishuOpti
     throw new SandlotError("invalid_request", { field: "appId", problem });
   }
   if (mode === "webhook" && !encryptKey && !verificationToken) {
-    const problem =
-      "a webhook needs it, or a verificationToken: otherwise anybody could send messages in anybody's name";
+    const problem = "a webhook needs it, or a verificationToken: otherwise any sender could write in another's name";
     throw new SandlotError("invalid_request", { field: "encryptKey", problem });
   }
 }

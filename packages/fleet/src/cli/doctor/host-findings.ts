@@ -4,6 +4,7 @@
 
 import { existsSync, mkdtempSync, readFileSync, rmdirSync, statfsSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { isoTime } from "@sandlot/contract";
 import type { Finding } from "../../backend/doctor/finding.ts";
 import { errnoOf } from "../../world/disk-trouble.ts";
 
@@ -73,8 +74,8 @@ function inotifyFinding(key: string, wanted: number): Finding | null {
 
 function clockFinding(): Finding {
   const now = Date.now();
-  if (now >= CLOCK_FLOOR_MS) return { name: "clock", status: "ok", detail: new Date(now).toISOString() };
-  const detail = `the clock says ${new Date(now).toISOString()}, which has passed long ago`;
+  if (now >= CLOCK_FLOOR_MS) return { name: "clock", status: "ok", detail: isoTime(now) };
+  const detail = `the clock says ${isoTime(now)}, which has passed long ago`;
   return { name: "clock", status: "fail", detail, fix: "set the clock, for example with timedatectl set-ntp true" };
 }
 

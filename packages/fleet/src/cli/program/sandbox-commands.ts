@@ -57,7 +57,7 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
   threaded(targeted(program.command("rm")))
     .description("end a thread's sandbox; its files are kept unless --purge")
     .option("-a, --all", "every thread of the user instead of one")
-    .option("-f, --force", "also when somebody uses it")
+    .option("-f, --force", "also while it is in use")
     .option("--purge", "remove its files too")
     .addHelpText(
       "after",
@@ -73,7 +73,7 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
       ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
   targeted(program.command("prune"))
-    .description("end every sandbox that nobody uses; files are kept unless --purge")
+    .description("end every sandbox that is not in use; files are kept unless --purge")
     .option("-u, --user <id>", "only this user's")
     .option("--purge", "remove the files of those threads too")
     .addHelpText("after", examples("sandlot prune", "sandlot prune -u alice --json"))

@@ -19,7 +19,7 @@ export function addServiceCommands(program: Command, around: CommandContext): vo
     .option("--host <address>", "where to listen; loopback unless configured")
     .option("-p, --port <number>", "0 takes any free port", wholeNumber)
     .option("--behind-proxy", "a proxy in front terminates TLS; needed beyond loopback without TLS of our own")
-    .option("--destroy", "at the end stop the sandboxes that nobody else holds")
+    .option("--destroy", "at the end stop the sandboxes that no other process holds")
     .addOption(new Option("--log-level <level>", "of the log on standard error").choices(LOG_LEVELS).default("warn"))
     .option("-c, --config <file>", "the configuration file")
     .addHelpText(
@@ -113,6 +113,13 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: CommandContex
     .action(async (options: TargetOptions) => {
       const { listKeys } = await import("../key-commands.ts");
       await listKeys(terminal, { ...options, json });
+    });
+  targeted(keys.command("import"))
+    .description("move the keys in this home's files into the store that several hosts share")
+    .addHelpText("after", examples("sandlot keys import -c sandlot.yaml"))
+    .action(async (options: TargetOptions) => {
+      const { importKeys } = await import("../key-commands.ts");
+      await importKeys(terminal, { ...options, json });
     });
   targeted(keys.command("revoke"))
     .description("end a key")

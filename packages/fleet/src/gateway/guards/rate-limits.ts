@@ -1,6 +1,9 @@
 /**
  * Rate limits per key and per user, and for failed keys per address. Token buckets: an average, and a burst above it.
- * Counted in this process; each gateway of a fleet has its own.
+ *
+ * Each gateway counts by itself. Where gateways share a store, each also charges its buckets for what the others have
+ * admitted (`rate-exchange.ts`): the averages hold for all gateways together, the burst is each gateway's own. Failed
+ * keys are counted at each gateway alone.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -12,6 +15,7 @@ import type { Caller } from "./caller.ts";
 const BUCKETS_MAX = 50_000;
 
 interface Bucket {
+  /** Negative after a charge: others have admitted more than was left here. */
   tokens: number;
   at: number;
 }
@@ -22,11 +26,16 @@ export class RateLimits {
   readonly #users: Buckets;
   readonly #failures: Buckets;
 
-  constructor(world: World, { rate }: GatewaySettings) {
+  constructor(world: World, { rate }: Pick<GatewaySettings, "rate">) {
     this.#world = world;
     this.#keys = new Buckets(rate.perKeyPerSecond, rate.burst);
     this.#users = new Buckets(rate.perUserPerSecond, rate.burst);
     this.#failures = new Buckets(rate.perAddressFailuresPerMinute / 60, rate.perAddressFailuresPerMinute);
+  }
+
+  /** The buckets that gateways of one store agree on, by a letter. */
+  get shared(): Readonly<Record<string, Buckets>> {
+    return { k: this.#keys, u: this.#users };
   }
 
   count({ keyId, user }: Caller): void {
@@ -40,10 +49,12 @@ export class RateLimits {
   }
 }
 
-class Buckets {
+export class Buckets {
   readonly perSecond: number;
   readonly #burst: number;
   readonly #buckets = new Map<string, Bucket>();
+  #taken = new Map<string, number>();
+  #isTallying = false;
 
   constructor(perSecond: number, burst: number) {
     this.perSecond = perSecond;
@@ -55,7 +66,21 @@ class Buckets {
     const bucket = this.#filled(name, now);
     if (bucket.tokens < 1) return ((1 - bucket.tokens) / this.perSecond) * 1_000;
     bucket.tokens -= 1;
+    if (this.#isTallying) this.#taken.set(name, (this.#taken.get(name) ?? 0) + 1);
     return 0;
+  }
+
+  /** How many tokens each caller took since the last tally. Counting begins with the first. */
+  tally(): ReadonlyMap<string, number> {
+    const taken = this.#taken;
+    this.#taken = new Map();
+    this.#isTallying = true;
+    return taken;
+  }
+
+  /** Takes tokens that other gateways have given, also more than there are. */
+  charge(name: string, tokens: number, now: number): void {
+    this.#filled(name, now).tokens -= tokens;
   }
 
   #filled(name: string, now: number): Bucket {

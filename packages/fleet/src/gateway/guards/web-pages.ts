@@ -4,13 +4,15 @@
  * - Host: a page that uses DNS rebinding sends its own name. Only names of this gateway pass.
  * - Origin and Sec-Fetch-Site: a browser says which page is behind a request. Only our own and configured ones pass.
  *   This also covers a form's multipart POST and a WebSocket, which no preflight protects.
+ * - A request names one host. One that names two, in two Host headers or in its target and a header, is refused: a proxy
+ *   in between may have used the other one (RFC 9112, 3.2).
  */
 
+import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { SandlotError } from "@sandlot/contract";
 import type { FastifyRequest } from "fastify";
 import { type GatewaySettings, isLoopback } from "../../config/gateway-settings.ts";
-import { checkTarget } from "./request-target.ts";
 
 export type WebPageGuard = (request: FastifyRequest) => void;
 
@@ -41,6 +43,7 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
 
 function hostAllowed(host: string, settings: GatewaySettings, port: number): boolean {
   if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === host)) return true;
+  if (settings.advertise !== undefined && new URL(settings.advertise).host === host) return true;
   const match = /^(\[[0-9a-f:.]+\]|[^:[\]]+)(?::(\d+))?$/.exec(host);
   const name = match?.[1]?.replace(/^\[|\]$/g, "");
   if (name === undefined) return false;
@@ -50,4 +53,17 @@ function hostAllowed(host: string, settings: GatewaySettings, port: number): boo
   if (isLoopback(settings.host)) return isLoopback(name);
   // A request to an IP address cannot be DNS rebinding.
   return name === settings.host.toLowerCase() || isIP(name) !== 0;
+}
+
+const ABSOLUTE_PATTERN = /^[a-z][a-z0-9+.-]*:\/\/(?:[^/?#]*@)?([^/?#]*)/i;
+
+/** Throws `malformed_request`. */
+export function checkTarget({ url = "/", headers, rawHeaders }: IncomingMessage): void {
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) if (rawHeaders[at]?.toLowerCase() === "host") hosts++;
+  if (hosts > 1) throw new SandlotError("malformed_request", { problem: "it has two Host headers" });
+  if (url.startsWith("/") || url === "*") return;
+  const authority = ABSOLUTE_PATTERN.exec(url)?.[1];
+  if (authority === undefined || authority.toLowerCase() !== (headers.host ?? "").toLowerCase())
+    throw new SandlotError("malformed_request", { problem: "its address names another host than its Host header" });
 }

@@ -1,27 +1,48 @@
 /**
- * API keys at rest: one file per key, so that two processes that create and revoke at the same time need no lock.
+ * API keys at rest: files of a home, or entries of the store that all its gateways share.
  *
  * Invariants
- * - A file holds the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be searched.
+ * - What is stored is the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be
+ *   searched.
  * - The secret of a request is hashed and compared in a time that does not depend on where the hashes differ.
- * - Files are 0600 in a directory that is 0700, and appear whole: written beside and then linked into place.
- * - A revoked key stops working within `RECHECK_MS` in every process.
- * - File names are ids that this file has made up; nothing a caller sent becomes part of a path unchecked.
+ * - A revoked key stops working within `RECHECK_MS` in every process. Where the store does not answer a gateway, a key
+ *   that it has checked before goes on for `UNANSWERED_MAX_MS`: a store that pauses must not stop work under way.
+ * - Keys in files are not keys of a shared store until an operator imports them. Only the operator key of a home works
+ *   at that home's gateways without: its file is the way in.
  */
 
 import { hash, timingSafeEqual } from "node:crypto";
-import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type ApiKeyInfo, apiKeyInfoSchema, type KeyScope, parseUserId, SandlotError } from "@sandlot/contract";
+import {
+  type ApiKeyInfo,
+  apiKeyInfoSchema,
+  isSandlotError,
+  type KeyScope,
+  parseUserId,
+  SandlotError,
+} from "@sandlot/contract";
 import { z } from "zod";
-import { isMissing } from "../../world/disk-trouble.ts";
+import type { SharedEntries } from "../../fleet.ts";
 import { tryJson } from "../../world/try-json.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import { FileTexts } from "../named-texts/file-texts.ts";
+import type { NamedTexts } from "../named-texts/named-texts.ts";
+import { SharedTexts } from "../named-texts/shared-texts.ts";
+import { readOperatorKey } from "./operator-key.ts";
 
 const KEY_PATTERN = /^slk_([0-9a-f]{12})_([0-9a-f]{48})$/;
 const ID_PATTERN = /^[0-9a-f]{12}$/;
-/** Cache time of a key: a revocation takes this long, and a key's file is read once per this time. */
+/** Cache time of a key: a revocation takes this long, and a key is read about once per this time. */
 const RECHECK_MS = 1_000;
+/** A key in use is read again after this long, in the background: no request waits for a store on the network. */
+const REFRESH_MS = 500;
+/** More keys than this are read with one list. */
+const FEW_KEYS = 8;
+/** How long a request waits for the store when the key was checked not long ago. */
+const PATIENCE_MS = 250;
+/** Longer than a failover of a store. A gateway that is cut off from its store for longer refuses all keys. */
+const UNANSWERED_MAX_MS = 15_000;
 /** Cached keys; beyond it the cache is cleared. */
 const REMEMBERED_MAX = 10_000;
 
@@ -43,20 +64,34 @@ export interface NewKey {
   readonly blueprints?: readonly string[];
 }
 
+interface KeyParts {
+  readonly texts: NamedTexts;
+  /** The home's own files; `null` where `texts` are these. */
+  readonly home: { readonly files: FileTexts; readonly operatorId: string | null } | null;
+  readonly world: World;
+}
+
 export class ApiKeys {
-  readonly #directory: string;
+  readonly #texts: NamedTexts;
+  readonly #home: KeyParts["home"];
   readonly #world: World;
   readonly #known = new Map<string, KnownKey>();
+  readonly #lookUps = new Map<string, Promise<KnownKey | null>>();
+  readonly #toRefresh = new Set<string>();
+  #refreshing: Promise<void> | null = null;
 
-  private constructor(directory: string, world: World) {
-    this.#directory = directory;
+  private constructor({ texts, home, world }: KeyParts) {
+    this.#texts = texts;
+    this.#home = home;
     this.#world = world;
   }
 
-  static async open(home: string, world: World): Promise<ApiKeys> {
-    const directory = join(home, "keys");
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    return new ApiKeys(directory, world);
+  /** `entries`: the store's, where it has them. */
+  static async open(home: string, world: World, entries: SharedEntries | null = null): Promise<ApiKeys> {
+    const files = await FileTexts.open(join(home, "keys"), ID_PATTERN, world);
+    if (entries === null) return new ApiKeys({ texts: files, home: null, world });
+    const [, operatorId = null] = KEY_PATTERN.exec((await readOperatorKey(home)) ?? "") ?? [];
+    return new ApiKeys({ texts: new SharedTexts(entries, "key"), home: { files, operatorId }, world });
   }
 
   /** Returns the key itself, which is not stored. */
@@ -77,32 +112,26 @@ export class ApiKeys {
       createdAt: this.#world.wallMs(),
     };
     const stored: StoredKey = { ...info, hash: hashOf(secret).toString("hex") };
-    const staged = join(this.#directory, `.${id}.part`);
-    await writeFile(staged, `${JSON.stringify(stored)}\n`, { mode: 0o600, flag: "wx" });
-    await rename(staged, this.#path(id));
+    if (!(await this.#texts.create(id, JSON.stringify(stored))))
+      throw new SandlotError("internal", { problem: `there is a key ${id} already; ask again` });
     return { ...info, key: `slk_${id}_${secret}` };
   }
 
   async list(): Promise<readonly ApiKeyInfo[]> {
-    const names = (await readdir(this.#directory)).filter((name) => /^[0-9a-f]{12}\.json$/.test(name));
-    const keys = await Promise.all(names.map((name) => this.#read(name.slice(0, 12))));
-    return keys
-      .filter((key) => key !== null)
-      .map(({ hash: _, ...info }) => info)
-      .sort((a, b) => a.createdAt - b.createdAt);
+    const keys = [...(await this.#texts.all())].map(([id, text]) => parsed(this.#texts, id, text));
+    const own = this.#home?.operatorId ?? null;
+    if (own !== null && !keys.some(({ id }) => id === own)) keys.push(...orNone(await this.#read(own)));
+    return keys.map(({ hash: _, ...info }) => info).sort((a, b) => a.createdAt - b.createdAt);
   }
 
   /** False when there is no such key. */
   async revoke(id: string): Promise<boolean> {
     if (!ID_PATTERN.test(id)) return false;
     this.#known.delete(id);
-    try {
-      await unlink(this.#path(id));
-      return true;
-    } catch (error) {
-      if (isMissing(error)) return false;
-      throw error;
-    }
+    const removed = await this.#texts.remove(id);
+    const atHome = this.#home?.operatorId === id && (await this.#home.files.remove(id));
+    this.#known.delete(id);
+    return removed || atHome;
   }
 
   /** The owner of this key, or `null` when it is unknown. Synchronous for a cached key. */
@@ -110,49 +139,143 @@ export class ApiKeys {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
     const known = this.#fresh(id);
-    return known !== null ? matching(known, secret) : this.#lookUp(id).then((found) => matching(found, secret));
+    return known !== null ? matching(known, secret) : this.#present(id).then((found) => matching(found, secret));
   }
 
   /** The present key of this id, or `null` when there is none. Synchronous for a cached key. */
   find(id: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     if (!ID_PATTERN.test(id)) return null;
-    return this.#fresh(id)?.key ?? this.#lookUp(id).then((found) => found?.key ?? null);
+    return this.#fresh(id)?.key ?? this.#present(id).then((found) => found?.key ?? null);
+  }
+
+  /** How many keys the home's files have that this store does not know. 0 where the files are the keys. */
+  async importableCount(): Promise<number> {
+    return this.#home === null ? 0 : (await this.#home.files.names()).length;
+  }
+
+  /**
+   * Moves the keys of the home's files into the shared store. The file of a key goes when the store has the key:
+   * otherwise a revocation at another gateway would not reach it. Returns the ids.
+   */
+  async importFromHome(): Promise<readonly string[]> {
+    if (this.#home === null)
+      throw new SandlotError("invalid_request", {
+        field: "store",
+        problem: "this store is not shared; its keys are the home's files already",
+      });
+    const { files } = this.#home;
+    const moved: string[] = [];
+    for (const id of await files.names()) {
+      const key = await this.#readFrom(files, id);
+      if (key === null) continue;
+      await this.#texts.create(id, JSON.stringify(key));
+      await files.remove(id);
+      moved.push(id);
+    }
+    return moved;
   }
 
   #fresh(id: string): KnownKey | null {
     const known = this.#known.get(id);
-    return known !== undefined && this.#world.monotonicMs() - known.checkedAt < RECHECK_MS ? known : null;
+    if (known === undefined) return null;
+    const ageMs = this.#world.monotonicMs() - known.checkedAt;
+    if (this.#home !== null && ageMs >= REFRESH_MS) {
+      this.#toRefresh.add(id);
+      this.#refreshing ??= this.#refresh().finally(() => {
+        this.#refreshing = null;
+      });
+    }
+    return ageMs < RECHECK_MS ? known : null;
   }
 
-  async #lookUp(id: string): Promise<KnownKey | null> {
-    const checkedAt = this.#world.monotonicMs();
-    const key = await this.#read(id);
-    if (this.#known.size >= REMEMBERED_MAX) this.#known.clear();
-    if (key === null) {
-      this.#known.delete(id);
-      return null;
+  /** Reads keys in use again. Those that come meanwhile are read together: the cost does not grow with their number. */
+  async #refresh(): Promise<void> {
+    while (this.#toRefresh.size > 0) {
+      const now = this.#world.monotonicMs();
+      const isDue = (id: string) => now - (this.#known.get(id)?.checkedAt ?? now) >= REFRESH_MS;
+      const ids = [...this.#toRefresh].filter(isDue);
+      this.#toRefresh.clear();
+      // A failure is the next request's, which waits for its own answer.
+      if (ids.length <= FEW_KEYS) await Promise.all(ids.map((id) => this.#lookUp(id).catch(() => undefined)));
+      else await this.#lookUpAll(ids).catch(() => undefined);
     }
+  }
+
+  async #lookUpAll(ids: readonly string[]): Promise<void> {
+    const checkedAt = this.#world.monotonicMs();
+    const texts = await this.#texts.all();
+    for (const id of ids) {
+      const text = texts.get(id);
+      if (text !== undefined) this.#learn(id, parsed(this.#texts, id, text), checkedAt);
+      else if (id !== this.#home?.operatorId) this.#known.delete(id);
+    }
+  }
+
+  /** The store's answer; or, where that takes too long, what is known of a key that was checked not long ago. */
+  async #present(id: string): Promise<KnownKey | null> {
+    const known = this.#known.get(id);
+    const lookUp = this.#lookUp(id);
+    if (this.#home === null || known === undefined || this.#isTooOld(known)) return lookUp;
+    const answered = new AbortController();
+    const late = sleep(this.#world, PATIENCE_MS, answered.signal, { background: true }).then(() => known);
+    late.catch(() => undefined);
+    return Promise.race([lookUp, late]).finally(() => answered.abort());
+  }
+
+  #isTooOld({ checkedAt }: KnownKey): boolean {
+    return this.#world.monotonicMs() - checkedAt >= UNANSWERED_MAX_MS;
+  }
+
+  /** Concurrent requests of a key share one look-up. */
+  #lookUp(id: string): Promise<KnownKey | null> {
+    const running = this.#lookUps.get(id);
+    if (running !== undefined) return running;
+    const lookUp = this.#lookUpNow(id).finally(() => this.#lookUps.delete(id));
+    this.#lookUps.set(id, lookUp);
+    return lookUp;
+  }
+
+  async #lookUpNow(id: string): Promise<KnownKey | null> {
+    const checkedAt = this.#world.monotonicMs();
+    let key: StoredKey | null;
+    try {
+      key = await this.#read(id);
+    } catch (error) {
+      const known = this.#known.get(id);
+      if (known === undefined || this.#isTooOld(known) || !isSandlotError(error, "store_unavailable")) throw error;
+      return known;
+    }
+    if (key !== null) return this.#learn(id, key, checkedAt);
+    this.#known.delete(id);
+    return null;
+  }
+
+  #learn(id: string, key: StoredKey, checkedAt: number): KnownKey {
+    if (this.#known.size >= REMEMBERED_MAX) this.#known.clear();
     const known = { key, hash: Buffer.from(key.hash, "hex"), checkedAt };
     this.#known.set(id, known);
     return known;
   }
 
   async #read(id: string): Promise<StoredKey | null> {
-    let text: string;
-    try {
-      text = await readFile(this.#path(id), "utf8");
-    } catch (error) {
-      if (isMissing(error)) return null;
-      throw error;
-    }
-    const parsed = storedKeySchema.safeParse(tryJson(text));
-    if (parsed.success) return parsed.data;
-    throw new SandlotError("store_corrupt", { path: this.#path(id), problem: "it is not the record of a key" });
+    const shared = await this.#readFrom(this.#texts, id);
+    return shared === null && this.#home?.operatorId === id ? this.#readFrom(this.#home.files, id) : shared;
   }
 
-  #path(id: string): string {
-    return join(this.#directory, `${id}.json`);
+  async #readFrom(texts: NamedTexts, id: string): Promise<StoredKey | null> {
+    const text = await texts.read(id);
+    return text === null ? null : parsed(texts, id, text);
   }
+}
+
+function parsed(texts: NamedTexts, id: string, text: string): StoredKey {
+  const key = storedKeySchema.safeParse(tryJson(text));
+  if (key.success) return key.data;
+  throw new SandlotError("store_corrupt", { path: texts.placeOf(id), problem: "it is not the record of a key" });
+}
+
+function orNone<T>(value: T | null): readonly T[] {
+  return value === null ? [] : [value];
 }
 
 function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {

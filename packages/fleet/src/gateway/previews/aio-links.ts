@@ -1,24 +1,28 @@
 /**
- * AIO URLs at rest: one file per URL in `$SANDLOT_HOME/aio-urls`, named by its link id.
+ * AIO URLs at rest, named by their link id: files in `$SANDLOT_HOME/aio-urls`, or entries of a store that several hosts
+ * share.
  *
  *   /aio/{linkId}{secret}/v1/…    linkId = label of the thread (24), expiry in ms (12), random (12), all hex
  *
  * Invariants
- * - A file holds the hash of the secret, never the secret, which has 192 random bits.
- * - Every gateway of this home refuses a revoked or expired URL from the next request on, since each request reads the
- *   file; open requests of this process through a revoked one end at once.
- * - A file names the key that made the URL, whose rights it has (`link-use.ts`).
- * - File names are link ids; input of a caller becomes part of a path only if it matches their pattern.
+ * - What is stored has the hash of the secret, never the secret, which has 192 random bits.
+ * - Every gateway of the home or the store refuses a revoked or expired URL from the next request on, since each request
+ *   reads the text. Open requests through a revoked one end at once at the gateway that revoked it, and within
+ *   `RECHECK_MS` at the others.
+ * - A text names the key that made the URL, whose rights it has (`link-use.ts`).
+ * - Names are link ids; input of a caller becomes part of a path only if it matches their pattern.
  * - A thread has at most `URLS_MAX` live URLs, and creating one removes the expired ones of all threads.
  */
 
 import { hash, timingSafeEqual } from "node:crypto";
-import { mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { isMissing } from "../../world/disk-trouble.ts";
+import type { SharedEntries } from "../../fleet.ts";
 import type { World } from "../../world/world.ts";
+import { FileTexts } from "../named-texts/file-texts.ts";
+import type { NamedTexts } from "../named-texts/named-texts.ts";
+import { SharedTexts } from "../named-texts/shared-texts.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
 import type { PreviewLinks } from "./links.ts";
@@ -26,7 +30,9 @@ import type { PreviewLinks } from "./links.ts";
 /** Enough for every client of a thread; stops a loop that forgets to revoke. */
 const URLS_MAX = 64;
 
-const FILE_PATTERN = /^[0-9a-f]{48}\.json$/;
+/** How long an open request may outlive a URL that another gateway revoked. */
+const RECHECK_MS = 2_000;
+const LINK_ID_PATTERN = /^[0-9a-f]{48}$/;
 const ADDRESS_PATTERN = /^\/aio\/([0-9a-f]{48})([0-9a-f]{48})(?:\/+([^?]*))?(\?.*)?$/;
 
 const storedSchema = z.strictObject({
@@ -56,22 +62,30 @@ export function aioAddress(address: string): AioAddress | null {
 }
 
 export class AioLinks {
-  readonly #directory: string;
+  readonly #texts: NamedTexts;
   readonly #links: PreviewLinks;
   readonly #world: World;
   /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
-  private constructor(directory: string, links: PreviewLinks, world: World) {
-    this.#directory = directory;
+  private constructor(texts: NamedTexts, links: PreviewLinks, world: World) {
+    this.#texts = texts;
     this.#links = links;
     this.#world = world;
   }
 
-  static async open(home: string, links: PreviewLinks, world: World): Promise<AioLinks> {
-    const directory = join(home, "aio-urls");
-    await mkdir(directory, { recursive: true, mode: 0o700 });
-    return new AioLinks(directory, links, world);
+  /** `entries`: the store's, where it has them. */
+  static async open(
+    home: string,
+    links: PreviewLinks,
+    world: World,
+    entries: SharedEntries | null = null,
+  ): Promise<AioLinks> {
+    const texts =
+      entries === null
+        ? await FileTexts.open(join(home, "aio-urls"), LINK_ID_PATTERN, world)
+        : new SharedTexts(entries, "aio");
+    return new AioLinks(texts, links, world);
   }
 
   /** Returns the secret, which is not stored. */
@@ -89,15 +103,14 @@ export class AioLinks {
     const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
     const secret = this.#world.randomHex(24);
     const stored = { user: key.user, thread: key.thread, keyId, hash: hashOf(secret).toString("hex") };
-    const staged = join(this.#directory, `.${linkId}.part`);
-    await writeFile(staged, `${JSON.stringify(stored)}\n`, { mode: 0o600, flag: "wx" });
-    await rename(staged, this.#path(linkId));
+    if (!(await this.#texts.create(linkId, JSON.stringify(stored))))
+      throw new SandlotError("internal", { problem: "there is an AIO URL of this id already; ask again" });
     return { linkId, secret, expiresAt };
   }
 
   /**
-   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called on a revocation here, until
-   * the use is disposed.
+   * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called on a revocation, until the use
+   * is disposed.
    */
   async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
     const { linkId } = address;
@@ -113,9 +126,28 @@ export class AioLinks {
       stop();
       throw error;
     });
-    if (claims !== null) return { claims, [Symbol.dispose]: stop };
+    if (claims !== null) {
+      this.#recheckLater(address, () => uses.has(end) && end);
+      return { claims, [Symbol.dispose]: stop };
+    }
     stop();
     return null;
+  }
+
+  /**
+   * Ends a use whose URL another gateway has revoked; `endOf` is false when the use is over. A text that cannot be read
+   * now is looked at again later: where the store stays silent, the check of the key ends the use (`link-use.ts`).
+   */
+  #recheckLater(address: AioAddress, endOf: () => false | (() => void)): void {
+    const again = () => this.#recheckLater(address, endOf);
+    const check = async () => {
+      if (endOf() === false) return;
+      const claims = await this.#verify(address).catch(() => undefined);
+      const end = endOf();
+      if (end !== false && claims === null) end();
+      else if (end !== false) again();
+    };
+    this.#world.timer(RECHECK_MS, () => void check(), { background: true });
   }
 
   /** One URL of the thread, or all. Returns how many there were. */
@@ -128,13 +160,8 @@ export class AioLinks {
   }
 
   async #verify({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
-    let text: string;
-    try {
-      text = await readFile(this.#path(linkId), "utf8");
-    } catch (error) {
-      if (isMissing(error)) return null;
-      throw error;
-    }
+    const text = await this.#texts.read(linkId);
+    if (text === null) return null;
     const { user, thread, keyId, hash: expected } = storedSchema.parse(JSON.parse(text));
     if (!timingSafeEqual(hashOf(secret), Buffer.from(expected, "hex"))) return null;
     return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
@@ -149,23 +176,13 @@ export class AioLinks {
   }
 
   async #linkIds(): Promise<readonly string[]> {
-    const names = await readdir(this.#directory);
-    return names.filter((name) => FILE_PATTERN.test(name)).map((name) => name.slice(0, 48));
+    return (await this.#texts.names()).filter((name) => LINK_ID_PATTERN.test(name));
   }
 
   async #remove(linkId: string): Promise<boolean> {
-    try {
-      await unlink(this.#path(linkId));
-    } catch (error) {
-      if (isMissing(error)) return false;
-      throw error;
-    }
+    if (!(await this.#texts.remove(linkId))) return false;
     for (const end of this.#uses.get(linkId) ?? []) end();
     return true;
-  }
-
-  #path(linkId: string): string {
-    return join(this.#directory, `${linkId}.json`);
   }
 }
 

@@ -3,7 +3,8 @@
  *
  * Invariants
  * - A link names user, thread, port, the key that made it and its expiry, and is signed: a gateway stores nothing about
- *   it, and it survives a restart. Creating or changing one needs the secret in `$SANDLOT_HOME`.
+ *   it, and it survives a restart. Creating or changing one needs the secret: in `$SANDLOT_HOME`, or in the store where
+ *   several hosts share it, so that every gateway of the store knows the links of all others.
  * - Each (user, thread) has its own host name below the preview domain, and each port another: to a browser, each
  *   agent's server is a separate site from all others and from the gateway.
  */
@@ -13,8 +14,10 @@ import { link, readFile, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseThreadId, parseUserId } from "@sandlot/contract";
 import { z } from "zod";
+import type { SharedEntries } from "../../fleet.ts";
 import { isMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
+import { sharedText } from "../named-texts/shared-texts.ts";
 import type { ThreadKey } from "../thread-use.ts";
 import type { LinkClaims } from "./link-use.ts";
 
@@ -48,8 +51,11 @@ export class PreviewLinks {
     this.#world = world;
   }
 
-  static async open(home: string, world: World): Promise<PreviewLinks> {
-    return new PreviewLinks(await secretOf(join(home, "preview.secret")), world);
+  /** `entries`: the store's, where it has them. */
+  static async open(home: string, world: World, entries: SharedEntries | null = null): Promise<PreviewLinks> {
+    if (entries === null) return new PreviewLinks(await secretOf(join(home, "preview.secret")), world);
+    const secret = await sharedText(entries, "preview/secret", () => randomBytes(32).toString("hex"));
+    return new PreviewLinks(Buffer.from(secret, "hex"), world);
   }
 
   sign({ user, thread, port, keyId, expiresAt }: PreviewTarget): string {
@@ -65,7 +71,7 @@ export class PreviewLinks {
     const expected = Buffer.from(this.#mac(`link\n${claims}`));
     const given = Buffer.from(mac);
     if (given.byteLength !== expected.byteLength || !timingSafeEqual(given, expected)) return null;
-    // Signed, so a gateway of this home wrote it; one of an older release names no key.
+    // Signed, so a gateway with this secret wrote it; one of an older release names no key.
     const parsed = claimsSchema.safeParse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
     if (!parsed.success || parsed.data.e <= this.#world.wallMs()) return null;
     const { u, t, p, k, e } = parsed.data;

@@ -26,7 +26,7 @@ import { AIO_TUNNEL_PORT, isSandlotError, SandlotError, TUNNEL_PROTOCOL } from "
 import type { FastifyBaseLogger } from "fastify";
 import { type GatewaySettings, previewScheme } from "../../config/gateway-settings.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
-import { checkTarget } from "../guards/request-target.ts";
+import { checkTarget } from "../guards/web-pages.ts";
 import { malformedHandler } from "../malformed.ts";
 import type { Certificate } from "../tls.ts";
 import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
@@ -211,8 +211,8 @@ export class PreviewServer {
 
   #refusal(thrown: unknown, id: string) {
     const problem = thrown instanceof Error ? thrown.message : String(thrown);
-    const nobody = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
-    const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", nobody);
+    const silence = { sandboxId: "", problem: "nothing answers on that port", retryAfterMs: 1_000 };
+    const error = isSandlotError(thrown) ? thrown : new SandlotError("sandbox_unreachable", silence);
     if (!isSandlotError(thrown)) this.#parts.logger.debug({ requestId: id, problem }, "a preview failed");
     const retryAfter = retryAfterSeconds(error);
     const headers = {

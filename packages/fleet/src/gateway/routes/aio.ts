@@ -35,6 +35,8 @@ export function aioRoutes(app: GatewayApp, { fleet, links, aioLinks, threads, pr
     async (request, reply) => {
       const { ttlMs } = aioUrlRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
+      // A URL leads to this gateway's previews, so it has to be one that reaches the thread.
+      await fleet.locate({ user: key.user, thread: key.thread });
       // A URL creates no thread; otherwise it would bring back a purged one.
       if ((await fleet.findThread({ user: key.user, thread: key.thread })) === null)
         await threads.with(request, reply, async () => undefined);

@@ -24,7 +24,6 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { sendLargeJson } from "../streams/large-json.ts";
-import { wantsEventStream } from "../streams/sse.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { sendExecStream } from "./exec-stream.ts";
 
@@ -69,6 +68,10 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
       });
     },
   );
+}
+
+export function wantsEventStream(request: FastifyRequest): boolean {
+  return (request.headers.accept ?? "").toLowerCase().includes("text/event-stream");
 }
 
 /** At most the gateway's limit. */

@@ -25,10 +25,9 @@ import type { GatewaySettings } from "../../config/gateway-settings.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { streamed } from "../streams/bytes.ts";
 import { sendLargeJson } from "../streams/large-json.ts";
-import { wantsEventStream } from "../streams/sse.ts";
 import { CallerGone, execNotFound, goneSignal, purposeOf, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
-import { resultLimit } from "./exec.ts";
+import { resultLimit, wantsEventStream } from "./exec.ts";
 import { positionOf, sendExecStream } from "./exec-stream.ts";
 
 const execParamsSchema = z.strictObject({ thread: threadIdSchema, execId: execIdSchema });

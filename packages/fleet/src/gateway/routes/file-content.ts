@@ -10,6 +10,7 @@ import {
   fileDeleteQuerySchema,
   fileStatSchema,
   fileWriteQuerySchema,
+  httpTime,
   pathQuerySchema,
   SandlotError,
   threadParamsSchema,
@@ -200,6 +201,7 @@ function fileHeaders(reply: FastifyReply, stat: FileStat): void {
     .header("content-type", "application/octet-stream")
     .header("content-disposition", "attachment")
     .header("accept-ranges", "bytes")
-    .header("etag", etagOf(stat))
-    .header("last-modified", new Date(stat.modifiedAt).toUTCString());
+    .header("etag", etagOf(stat));
+  const modified = httpTime(stat.modifiedAt);
+  if (modified !== null) reply.header("last-modified", modified);
 }

@@ -19,9 +19,9 @@ export function keyRoutes(app: GatewayApp, { keys }: GatewayContext): void {
       },
     },
     async ({ caller }) => {
-      const own = (await keys.list()).find(({ id }) => id === caller?.keyId);
-      if (own === undefined) throw new SandlotError("unauthorized", { problem: "the key is not valid" });
-      return own;
+      const own = caller === null ? null : await keys.find(caller.keyId);
+      if (own === null) throw new SandlotError("unauthorized", { problem: "the key is not valid" });
+      return apiKeyInfoSchema.parse(own);
     },
   );
 

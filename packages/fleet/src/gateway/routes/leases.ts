@@ -2,7 +2,7 @@
  * Leases for remote callers. They are rows in the store: any gateway of the fleet can renew or release them, also after
  * a restart, and a lease that is not renewed expires.
  *
- * The owner of a lease is cached for leases given here, otherwise read from the store. Another user's lease gets the
+ * The owner of a lease is cached for leases given or seen here, otherwise read from the store. Another user's lease gets the
  * same response as a missing one.
  *
  * A crashed sandbox takes the rows of its leases with it. Renewing one at the gateway that gave it yields the next
@@ -19,6 +19,7 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import { z } from "zod";
+import { parseUser } from "../../config/call-options.ts";
 import type { Fleet, Lease } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { userOf } from "../guards/caller.ts";
@@ -128,12 +129,16 @@ class GivenLeases {
   }
 
   remember(lease: Lease, user: UserId): void {
-    const oldest = this.#given.keys().next();
-    if (this.#given.size >= GIVEN_MAX && oldest.done !== true) this.#given.delete(oldest.value);
-    this.#given.set(lease.id, { user, lease });
+    this.#know(lease.id, { user, lease });
     lease.onLost(({ reason }) => {
       if (reason === "expired") this.ended(lease.id);
     });
+  }
+
+  #know(leaseId: string, given: { readonly user: UserId; readonly lease: Lease | null }): void {
+    const oldest = this.#given.keys().next();
+    if (this.#given.size >= GIVEN_MAX && oldest.done !== true) this.#given.delete(oldest.value);
+    this.#given.set(leaseId, given);
   }
 
   /** The owner stays known, so that a repeated request gets the same response. */
@@ -151,6 +156,9 @@ class GivenLeases {
     const known = this.#given.get(leaseId);
     if (known !== undefined) return known.user;
     const held = (await this.#fleet.list()).find(({ holders }) => holders.includes(leaseId));
-    return held?.user ?? null;
+    const user = held?.user ?? null;
+    // The next renewal here asks no more. Whether the lease still exists, the store says each time.
+    if (user !== null) this.#know(leaseId, { user: parseUser(user), lease: null });
+    return user;
   }
 }

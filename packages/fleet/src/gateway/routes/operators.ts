@@ -4,7 +4,7 @@ import { auditQuerySchema, auditReplySchema } from "@sandlot/contract";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
 
-export function operatorRoutes(app: GatewayApp, { audit, auditFleet }: GatewayContext): void {
+export function operatorRoutes(app: GatewayApp, { fleet, audit, auditFleet }: GatewayContext): void {
   app.get(
     "/v1/audit",
     {
@@ -22,6 +22,7 @@ export function operatorRoutes(app: GatewayApp, { audit, auditFleet }: GatewayCo
         consistent: findings === null ? null : findings.length === 0,
         findings: [...(findings ?? [])],
         entries: audit.newest(request.query),
+        gateway: fleet.instanceId,
       };
     },
   );

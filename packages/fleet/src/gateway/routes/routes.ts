@@ -5,6 +5,7 @@ import type { GatewayApp, GatewayContext } from "../context.ts";
 import { aioRoutes } from "./aio.ts";
 import { artifactRoutes } from "./artifacts.ts";
 import { docsRoutes } from "./docs.ts";
+import { eventRoutes } from "./events.ts";
 import { execRoutes } from "./exec.ts";
 import { execsRoutes } from "./execs.ts";
 import { fileContentRoutes } from "./file-content.ts";
@@ -30,6 +31,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   fileRoutes(app, context);
   threadRoutes(app, context);
   sandboxRoutes(app, context);
+  eventRoutes(app, context);
   keyRoutes(app, context);
   operatorRoutes(app, context);
   terminalRoutes(app, context);

@@ -20,17 +20,15 @@ import { parseUser } from "../../config/call-options.ts";
 import type { Explanation } from "../../fleet.ts";
 import { livingSandboxes } from "../../inspect/living.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
-import { isVisibleTo } from "../event-log.ts";
+import { isVisibleTo } from "../events/event-log.ts";
 import { ownerOf } from "../guards/caller.ts";
-import { SseStream } from "../streams/sse.ts";
 import type { ThreadKey } from "../thread-key.ts";
+import { goneSignal } from "../thread-use.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
 
 const sandboxParamsSchema = z.strictObject({ id: sandboxIdSchema });
 
-export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { fleet, threads, world } = context;
-
+export function sandboxRoutes(app: GatewayApp, { fleet, threads, world }: GatewayContext): void {
   app.get(
     "/v1/sandboxes",
     {
@@ -92,50 +90,14 @@ export function sandboxRoutes(app: GatewayApp, context: GatewayContext): void {
       const outcome =
         thread === null
           ? await fleet.destroyBlank(sandboxId)
-          : await threads.destroy(keyOf(user, thread), { force: request.query.force });
+          : await threads.destroy(keyOf(user, thread), { force: request.query.force }, goneSignal(reply));
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );
-
-  eventRoute(app, context);
 }
 
 function keyOf(user: string | null, thread: string): ThreadKey {
   return { user: parseUser(user ?? undefined), thread: parseThreadId(thread) };
-}
-
-function eventRoute(app: GatewayApp, context: GatewayContext): void {
-  const { events, draining } = context;
-  app.get(
-    "/v1/events",
-    {
-      config: { access: "owned" },
-      schema: {
-        summary: "What happens to the user's sandboxes, or in the whole fleet for an operator, as it happens",
-        description: "`Last-Event-ID` (or `after`) goes on where a reader was. `gap`: some were missed.",
-        tags: ["sandboxes"],
-        querystring: z.strictObject({ after: z.string().max(64).optional() }),
-        response: { 200: z.any().describe("Events."), ...OPERATOR_ERRORS },
-      },
-    },
-    async (request, reply) => {
-      const user = ownerOf(request);
-      const header = request.headers["last-event-id"];
-      const position = events.position(typeof header === "string" ? header : request.query.after);
-      await context.streams.run(user, () => {
-        const stream = new SseStream(request, reply, context);
-        return stream.fill(async () => {
-          if (position.missed) await stream.send("gap", {});
-          const signal = AbortSignal.any([stream.closed, draining]);
-          for await (const next of events.from(position.next, signal)) {
-            if (next === null) await stream.send("gap", {});
-            else if (isVisibleTo(user, next.event)) await stream.sendEncoded(next.event.type, next.json, next.id);
-          }
-        });
-      });
-      return reply;
-    },
-  );
 }
 
 /** An explanation as sent, with the history that this user may see. */

@@ -93,7 +93,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       },
     },
     async (request, reply) => {
-      const outcome = await threads.destroy(threadOf(request), { force: request.query.force });
+      const outcome = await threads.destroy(threadOf(request), { force: request.query.force }, goneSignal(reply));
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );
@@ -112,7 +112,7 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
     },
     async (request, reply) => {
       const key = threadOf(request);
-      const outcome = await threads.destroy(key, { purge: true, force: request.query.force });
+      const outcome = await threads.destroy(key, { purge: true, force: request.query.force }, goneSignal(reply));
       // A deleted thread does not come back through a URL that was given away.
       await aioLinks.revoke(key);
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });

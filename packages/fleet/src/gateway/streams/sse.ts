@@ -113,7 +113,3 @@ export class SseStream {
     if (!this.#controller.signal.aborted) this.#controller.abort(reason);
   }
 }
-
-export function wantsEventStream(request: FastifyRequest): boolean {
-  return (request.headers.accept ?? "").toLowerCase().includes("text/event-stream");
-}

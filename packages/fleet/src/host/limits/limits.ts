@@ -108,3 +108,15 @@ export function explainHit(group: LimitGroup, hit: "memory" | "pids"): string {
     ? `out of memory: the sandbox may use ${memoryMaxBytes ?? "no more"} bytes, and a process of it was killed`
     : `too many processes: the sandbox may have ${processMax ?? "no more"}, and one could not be started`;
 }
+
+/** There are four file systems in memory, so half of the memory is left for programs when all are full. */
+const SHARE = 8;
+
+/**
+ * The size of a file system in memory (`/tmp`, the home, `/dev/shm`, the daemon's own). Its content counts as the
+ * sandbox's memory and cannot be reclaimed. If together they were as large as its limit, filling them would make the
+ * kernel kill everything, the daemon last.
+ */
+export function memoryFileSystemBytes(wantedBytes: number, memoryBytes: number | undefined): number {
+  return memoryBytes === undefined ? wantedBytes : Math.min(wantedBytes, Math.floor(memoryBytes / SHARE));
+}

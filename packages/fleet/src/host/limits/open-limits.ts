@@ -8,13 +8,11 @@ import type { FleetId } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
 import { ControlGroups } from "./control-groups.ts";
 import { describeLimits } from "./describe.ts";
-import { type Dialect, read } from "./group-files.ts";
+import { type Dialect, read, versionOne, versionTwo } from "./group-files.ts";
 import { CONTROLLERS, type Controller, findHierarchies, type Hierarchies } from "./hierarchy.ts";
 import type { LimitGroup, Limits, RequestedLimits } from "./limits.ts";
 import { commandRlimits, startRlimits } from "./rlimits.ts";
 import { startPrefix } from "./start-prefix.ts";
-import { versionOne } from "./version-1.ts";
-import { versionTwo } from "./version-2.ts";
 
 export interface LimitsOptions {
   readonly fleetId: FleetId;

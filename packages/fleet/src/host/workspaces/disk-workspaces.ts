@@ -58,11 +58,11 @@ export class DiskWorkspaces implements Workspaces {
   }
 
   owners(): Promise<readonly Owner[]> {
-    return ownersOf(this.#parts);
+    return ownersOf(this.#parts.homes);
   }
 
-  latestGeneration(): Promise<number> {
-    return latestGenerationOf(this.#parts);
+  latestGeneration(onProblem: (problem: string) => void = () => {}): Promise<number> {
+    return latestGenerationOf(this.#parts.homes, onProblem);
   }
 
   look(spot: WorkspaceSpot): Promise<WorkspaceSight> {
@@ -326,7 +326,7 @@ export class DiskWorkspaces implements Workspaces {
   async sweep(): Promise<void> {
     const { homes, locks, markers, trash, world } = this.#parts;
     const before = world.wallMs() - FENCE_RETENTION_MS;
-    for (const thread of homes.threads()) {
+    for await (const thread of homes.threads()) {
       homes.sweepAside(thread, world);
       const handle = await this.#reach(thread, null);
       if (handle === null) continue;
@@ -336,9 +336,9 @@ export class DiskWorkspaces implements Workspaces {
         handle.close();
       }
     }
-    for (const thread of homes.threads())
+    for await (const thread of homes.threads())
       if (homes.isOver(thread, before)) await locks.hold([thread], () => homes.forget(thread, before));
-    sweepProbes(this.#parts);
+    await sweepProbes(this.#parts);
     markers.sweep();
     await trash.empty();
   }

@@ -11,7 +11,7 @@ import {
   unlinkSync,
   writeFileSync,
 } from "node:fs";
-import { open } from "node:fs/promises";
+import { open, opendir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Generation,
@@ -45,9 +45,19 @@ export interface Identified {
 
 const owner = z.object({ user: z.string(), thread: z.string() });
 const NAMES = "names.json";
+/** Some milliseconds' worth of small files. */
+const NAMES_AT_ONCE = 32;
 
-function namesOf({ user, thread }: Owner): string {
+function ownerText({ user, thread }: Owner): string {
   return JSON.stringify({ user, thread });
+}
+
+/**
+ * The names in a directory that may have very many. They are read in parts, and between two parts this process does other
+ * work.
+ */
+export async function* namesOf(directory: string): AsyncGenerator<string> {
+  for await (const { name } of await opendir(directory, { bufferSize: NAMES_AT_ONCE })) yield name;
 }
 
 export class Homes {
@@ -109,14 +119,14 @@ export class Homes {
     // A power cut leaves an empty one.
     if (whose === null || (statIfThere(join(home, NAMES))?.size ?? 0) > 0) return;
     const draft = join(home, `${NAMES}.draft`);
-    writeFileSync(draft, namesOf(whose), { mode: 0o600 });
+    writeFileSync(draft, ownerText(whose), { mode: 0o600 });
     renameSync(draft, join(home, NAMES));
   }
 
   /** Under the thread's lock no home is created between the check and the move. */
   #takeSpareHome(slot: string, home: string, whose: Owner): boolean {
     const spare = this.#layout.spareHome(slot);
-    if (statIfThere(home) !== undefined || !fillPreallocated(join(spare, NAMES), namesOf(whose))) return false;
+    if (statIfThere(home) !== undefined || !fillPreallocated(join(spare, NAMES), ownerText(whose))) return false;
     renameSync(spare, home);
     return true;
   }
@@ -194,8 +204,9 @@ export class Homes {
     return unlessMissing(() => openSync(this.#layout.userData(thread), OPEN_DIRECTORY));
   }
 
-  threads(): readonly ThreadKey[] {
-    return readdirSync(this.#layout.homes).filter((name) => /^[0-9a-f]{32}$/.test(name)) as ThreadKey[];
+  /** Every thread that has a home. */
+  async *threads(): AsyncGenerator<ThreadKey> {
+    for await (const name of namesOf(this.#layout.homes)) if (/^[0-9a-f]{32}$/.test(name)) yield name as ThreadKey;
   }
 
   /** Waits until the changes of a home would survive a power cut. */

@@ -1,8 +1,9 @@
 /** Whether blanks can take a thread's workspace late on this machine, by trying. */
 
-import { lstatSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { mkdirSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { errnoOf } from "../../world/disk-trouble.ts";
+import { errnoOf, statIfThere } from "../../world/disk-trouble.ts";
+import { namesOf } from "./homes.ts";
 import { USER_DATA } from "./layout.ts";
 import type { DiskParts } from "./parts.ts";
 
@@ -40,12 +41,13 @@ export function probeLateBinding({ account, layout, world }: DiskParts): LateBin
 }
 
 /** Removes what was left of a probe. */
-export function sweepProbes({ layout, world }: DiskParts): void {
+export async function sweepProbes({ layout, world }: DiskParts): Promise<void> {
   for (const directory of [layout.homes, layout.slots, layout.quarantine]) {
-    for (const name of readdirSync(directory)) {
+    for await (const name of namesOf(directory)) {
+      if (!name.startsWith(PROBE_PREFIX)) continue;
       const path = join(directory, name);
-      const isOld = name.startsWith(PROBE_PREFIX) && lstatSync(path).mtimeMs < world.wallMs() - LEFTOVER_MS;
-      if (isOld) rmSync(path, { recursive: true, force: true });
+      if ((statIfThere(path)?.mtimeMs ?? Number.POSITIVE_INFINITY) < world.wallMs() - LEFTOVER_MS)
+        rmSync(path, { recursive: true, force: true });
     }
   }
 }

@@ -33,7 +33,7 @@ import { isUntouched } from "../hold/retention.ts";
 import { kept, Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
-import { throwIfElsewhere, throwIfRecovering } from "../session/refusals.ts";
+import { throwIfRefused } from "../session/refusals.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
 import { expired, recoveryOf, unreachable } from "./outcomes.ts";
@@ -372,9 +372,7 @@ export class Opener {
 
   /** Refusals that are the same for every caller that needs a new sandbox. */
   async #refused(answer: Elsewhere | Exclude<Refusal, { kind: "full" }>, { thread }: Key): Promise<LookAgain> {
-    const { sessionLifetimeMs } = this.#parts.settings;
-    throwIfRecovering(answer, sessionLifetimeMs);
-    throwIfElsewhere(answer, thread, sessionLifetimeMs);
+    throwIfRefused(answer, thread, this.#parts.settings.sessionLifetimeMs);
     await this.#parts.membership.renew();
     return LOOK_AGAIN;
   }

@@ -18,11 +18,14 @@ function isShared({ holders, leases }: ReadyRecord): boolean {
   return Object.keys(holders).length > 1 || Object.keys(leases).length > 0;
 }
 
+/** Errors that stay as they are although a retry does not help: their remedy is the caller's or the operator's to apply. */
+const KEPT_CODES: ReadonlySet<string> = new Set(["workspace_conflict", "protocol_incompatible"]);
+
 /** Wraps an error of the engine: for the caller the sandbox is unreachable now. */
 export function unreachable({ sandboxId }: SandboxRecord, error: unknown): unknown {
   // A code that this version does not know came from inside the sandbox: it does not decide what an acquire answers with.
   const isOurs = error instanceof SandlotError && isErrorCode(error.code);
-  if (isOurs && (error.retryable || error.code === "workspace_conflict")) return error;
+  if (isOurs && (error.retryable || KEPT_CODES.has(error.code))) return error;
   return new SandlotError(
     "sandbox_unreachable",
     { sandboxId, problem: problemOf(error), retryAfterMs: 1_000 },

@@ -102,13 +102,14 @@ export class Peers {
    * still shows. If the engine has nothing of this fleet, recovery ends at once, so a new fleet starts without delay.
    */
   async #endRecovery(): Promise<void> {
-    const { world, store, backend, membership, reconciler, lifetimeMs } = this.#parts;
+    const { world, store, backend, membership, reconciler, bus, lifetimeMs } = this.#parts;
     const { epoch } = membership;
     if (!membership.recovering || epoch === null || !membership.trusted()) return;
     const seen = this.#recoveries.observe([["recovery", epoch]], world.monotonicMs(), membership.sightSince());
     const waited = (seen.get("recovery") ?? 0) >= lifetimeMs;
     if (waited ? !(await reconciler.recover()) : !(await this.#engineIsEmpty())) return;
-    membership.sawGeneration(await backend.workspaces.latestGeneration());
+    const onProblem = (problem: string) => bus.emit({ type: "housekeeping-failed", task: "recovery", problem });
+    membership.sawGeneration(await backend.workspaces.latestGeneration(onProblem));
     if (!membership.trusted() || membership.epoch !== epoch) return;
     // Before anything new is given, the store's counter must pass every generation that a sandbox or a workspace shows:
     // a workspace refuses generations older than its last use, also for a purge. The wall clock may have been set back.

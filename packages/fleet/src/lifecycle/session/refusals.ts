@@ -6,7 +6,19 @@
 import { SandlotError, type ThreadId } from "@sandlot/contract";
 import type { Elsewhere } from "../../store/store.ts";
 
-export function throwIfRecovering(answer: { kind: string; epoch?: string }, lifetimeMs: number): void {
+export function throwIfRefused(
+  answer: Elsewhere | { readonly kind: string; readonly epoch?: string },
+  thread: ThreadId,
+  lifetimeMs: number,
+): void {
+  throwIfRecovering(answer, lifetimeMs);
+  throwIfElsewhere(answer, thread, lifetimeMs);
+}
+
+export function throwIfRecovering(
+  answer: { readonly kind: string; readonly epoch?: string },
+  lifetimeMs: number,
+): void {
   if (answer.kind === "recovering" && answer.epoch !== undefined) {
     throw new SandlotError("store_recovering", { epoch: answer.epoch, retryAfterMs: lifetimeMs });
   }

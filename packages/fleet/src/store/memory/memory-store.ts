@@ -7,6 +7,7 @@
 
 import { type Epoch, SandlotError } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import type { SharedEntries } from "../entries.ts";
 import { clockOfBoot, readClock } from "../store-clock.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
@@ -14,13 +15,16 @@ import { MemoryTables } from "./memory-tables.ts";
 
 export class MemoryStore extends TransactionalStore {
   readonly kind = "memory";
+  override readonly entries: SharedEntries | null;
   readonly isShared: boolean;
   readonly #tables: MemoryTables;
   readonly #unwatch = new Set<() => void>();
   #closed = false;
 
-  constructor(tables: MemoryTables) {
+  /** `entries`: several stores over the same tables and entries stand for one store that several hosts share. */
+  constructor(tables: MemoryTables, entries: SharedEntries | null = null) {
     super();
+    this.entries = entries;
     this.isShared = tables.isShared;
     this.#tables = tables;
   }

@@ -10,6 +10,7 @@ const { url, host, port, database, user, passwordFile, tls, timeoutMs } = NETWOR
 
 export const POSTGRES_STORE = {
   name: "postgres",
+  isShared: true,
   about: "a PostgreSQL database that several hosts share (version 15 or newer)",
   keys: {
     url,

@@ -15,6 +15,7 @@ const { url, host, port, database, user, passwordFile, tls, timeoutMs } = NETWOR
 
 export const REDIS_STORE = {
   name: "redis",
+  isShared: true,
   about: "a Redis or Valkey server that several hosts share (version 7 or newer, with an append-only file)",
   keys: {
     url,

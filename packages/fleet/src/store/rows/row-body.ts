@@ -129,6 +129,7 @@ const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
+  entry: z.string(),
 };
 
 /** Rejects with `store_corrupt` that names the row. A table of a newer version is taken as it is. */

@@ -12,6 +12,7 @@
  *   count/…              how many records there are: all, of a user, of an engine
  *   generation           the highest generation so far
  *   recovered/<engine>   the recovery of the engine is over
+ *   entry/<name>         a text that gateways share (`store/entries.ts`); kept over epochs
  *
  * An id from outside is escaped, so that a key is short, printable ASCII.
  */
@@ -62,6 +63,11 @@ export function engineCountKey(engine: string): RowKey {
 
 export function recoveredKey(engine: string): RowKey {
   return `recovered/${escaped(engine)}`;
+}
+
+/** Names of entries are short, printable ASCII already. */
+export function entryKey(name: string): RowKey {
+  return `entry/${name}`;
 }
 
 /** The part before the first slash. */

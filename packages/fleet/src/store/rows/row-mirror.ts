@@ -8,11 +8,12 @@
  *   lost writes (`learn` returns true).
  * - After the first whole scan (`isComplete`) a row that is not here is presumed absent.
  * - Deleted rows are forgotten after `ABSENT_KEPT_MS`, before the server forgets them.
- * - `tables` holds the parsed records, sessions and tombstones, to search in. A damaged row is not in it; `damaged`
+ * - `tables` holds the parsed records, sessions, tombstones and entries, to search in. A damaged row is not in it; `damaged`
  *   names it.
  */
 
 import type { Epoch, SandboxId } from "@sandlot/contract";
+import type { SharedEntry } from "../entries.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
 import type { SandboxRecord, Tombstone } from "../record.ts";
 import { type BeatBody, parseBody, type SessionBody } from "./row-body.ts";
@@ -39,6 +40,7 @@ export class RowMirror {
   readonly #sessions = new Map<RowKey, SessionBody>();
   readonly #beats = new Map<RowKey, BeatBody>();
   readonly #tombstones = new Map<RowKey, Tombstone>();
+  readonly #entries = new Map<RowKey, string>();
   tables: MemoryTables = newTables();
   isComplete = false;
   /** When the last scan that is wholly here was sent. */
@@ -52,7 +54,7 @@ export class RowMirror {
     this.#rows.clear();
     this.#absent.clear();
     this.damaged.clear();
-    for (const table of [this.#sessions, this.#beats, this.#tombstones]) table.clear();
+    for (const table of [this.#sessions, this.#beats, this.#tombstones, this.#entries]) table.clear();
     this.tables = newTables();
     this.isComplete = false;
     this.#scannedAt = Number.NEGATIVE_INFINITY;
@@ -123,6 +125,10 @@ export class RowMirror {
     return [...this.#tombstones.values()].sort((one, other) => one.stoppedAt - other.stoppedAt);
   }
 
+  entries(): readonly SharedEntry[] {
+    return [...this.#entries].map(([key, body]) => ({ name: idOf(key), body, seq: this.seqOf(key) ?? 0 }));
+  }
+
   #isProof(known: KnownRow, row: Row, sentAt: number): boolean {
     if (known.learnedAt >= sentAt) return false;
     if (row.seq > 0) return true;
@@ -163,6 +169,7 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.putRecord(value as SandboxRecord);
     else if (table === "tombstone") this.#tombstones.set(key, value as Tombstone);
+    else if (table === "entry") this.#entries.set(key, value as string);
     else if (table === "session") this.#sessions.set(key, value as SessionBody);
     else this.#beats.set(key, value as BeatBody);
   }
@@ -171,12 +178,13 @@ export class RowMirror {
     const table = tableOf(key);
     if (table === "record") this.tables.deleteRecord(idOf(key) as SandboxId);
     this.#tombstones.delete(key);
+    this.#entries.delete(key);
     this.#sessions.delete(key);
     this.#beats.delete(key);
   }
 }
 
-const INDEXED = new Set(["record", "tombstone", "session", "beat"]);
+const INDEXED = new Set(["record", "tombstone", "session", "beat", "entry"]);
 
 /** Only searched in: it needs neither a clock nor an epoch. */
 function newTables(): MemoryTables {

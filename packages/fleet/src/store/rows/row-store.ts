@@ -19,11 +19,13 @@
 import type { Epoch, InstanceId } from "@sandlot/contract";
 import { abortable, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { SharedEntries } from "../entries.ts";
 import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
+import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
@@ -45,7 +47,9 @@ const EAGER_TRIES = 3;
 const PAST_EPOCHS_MAX = 16;
 
 /** Steps after which the caller acts outside the store. */
-const DURABLE = new Set("reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "));
+const DURABLE = new Set(
+  "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "),
+);
 
 interface StepPlan {
   readonly access: "read" | "write";
@@ -57,6 +61,7 @@ interface StepPlan {
 export class RowStore extends TransactionalStore {
   readonly kind: string;
   readonly isShared = true;
+  override readonly entries: SharedEntries;
   readonly #world: World;
   readonly #timeoutMs: number;
   readonly #client: RowClient;
@@ -79,6 +84,9 @@ export class RowStore extends TransactionalStore {
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);
     this.#mirror = new RowMirror(() => world.monotonicMs());
+    this.entries = new RowEntries((operation, access, step) =>
+      this.#step(operation, { access, relies: "reads", needsFresh: false }, step),
+    );
   }
 
   /** Calls to the server, conflicts and retries so far. */
@@ -195,6 +203,7 @@ export class RowStore extends TransactionalStore {
   }
 
   #wrote({ id, epoch, seen, writes }: Commit, view: RowView, seq: number): void {
+    view.onCommitted?.(seq);
     if (epoch === this.#epoch) {
       this.#client.frontier.acknowledged(id, seen, this.#client.clock.now());
       for (const [key, body] of writes) this.#mirror.wrote(key, seq, view.writes.get(key), body);

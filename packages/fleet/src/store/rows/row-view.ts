@@ -13,6 +13,7 @@
 
 import type { Epoch, InstanceId, LeaseId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { threadKeyOf } from "../../backend/labels.ts";
+import type { SharedEntry } from "../entries.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
 import type { MetaRow, Tables } from "../tables.ts";
@@ -21,6 +22,7 @@ import {
   beatKey,
   COUNT_ALL_KEY,
   engineCountKey,
+  entryKey,
   GENERATION_KEY,
   homeKey,
   leaseKey,
@@ -69,6 +71,8 @@ export class RowView implements Tables {
   /** New values; `null` deletes. */
   readonly writes = new Map<RowKey, unknown>();
   readonly topics = new Set<Topic>();
+  /** Called with the number of the commit when it has taken effect. */
+  onCommitted: ((seq: number) => void) | null = null;
   readonly #options: RowViewOptions;
 
   constructor(options: RowViewOptions) {
@@ -238,6 +242,20 @@ export class RowView implements Tables {
 
   dropHome(user: UserId, thread: ThreadId): void {
     this.#put(homeKey(user, thread), null);
+  }
+
+  entry(name: string): SharedEntry | null {
+    const body = this.#get(entryKey(name)) as string | null;
+    return body === null ? null : { name, body, seq: this.#options.mirror.seqOf(entryKey(name)) ?? 0 };
+  }
+
+  putEntry(name: string, body: string | null): void {
+    this.#put(entryKey(name), body);
+  }
+
+  entries(prefix: string): readonly SharedEntry[] {
+    this.#needMirror("entry");
+    return this.#options.mirror.entries().filter(({ name }) => name.startsWith(prefix));
   }
 
   tombstone(sandboxId: SandboxId): Tombstone | null {

@@ -68,14 +68,14 @@ export const engineCases: readonly StoreCase[] = [
     },
   },
   {
-    name: "a thread stays with its engine without a sandbox, also after a loss, until it is purged",
+    name: "a thread stays with its engine without a sandbox, also in a new epoch, until it is purged",
     async run(stage) {
       const { store, expect } = stage;
       const [a, b] = [await stage.join("a"), await joinThere(stage, "b")];
       await end(stage, await readyThere(stage, b, "t"), b);
       if (!store.isShared) return expect((await stage.tryReserve(a, "t")).kind).toBe("reserved");
       expect(await stage.tryReserve(a, "t")).toMatchObject({ kind: "elsewhere", engine: THERE });
-      await stage.empty();
+      await stage.beginEpoch();
       await rejoin(stage);
       expect(await stage.tryReserve(a, "t")).toMatchObject({ kind: "elsewhere", engine: THERE });
       await end(stage, await readyThere(stage, b, "t"), b, true);

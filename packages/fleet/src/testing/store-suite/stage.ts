@@ -36,6 +36,8 @@ export interface StoreHarness {
   second(): Promise<Store>;
   /** Loses everything. When it resolves, `store` has noticed or will with its next beat. */
   empty(): Promise<void>;
+  /** Begins a new epoch, as a server that noticed lost writes. Absent: `empty` is the only way to one. */
+  beginEpoch?(): Promise<void>;
   dispose(): Promise<void>;
 }
 
@@ -95,6 +97,11 @@ export class Stage {
 
   empty(): Promise<void> {
     return this.#harness.empty();
+  }
+
+  /** Loses everything but what a shared store keeps over epochs. */
+  beginEpoch(): Promise<void> {
+    return this.#harness.beginEpoch?.() ?? this.#harness.empty();
   }
 
   async endRecovery(engine = ENGINE): Promise<void> {

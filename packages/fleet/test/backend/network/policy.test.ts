@@ -2,8 +2,8 @@ import { isSandlotError } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import { parseAuthority } from "../../../src/backend/network/host-name.ts";
 import { type BoundSecret, compilePolicy, type NetworkPolicy } from "../../../src/backend/network/policy.ts";
+import { explainRefusal } from "../../../src/host/egress/proxy/replies.ts";
 import { decideByAddress, decideByName, isRefusal } from "../../../src/host/egress/rules/decide.ts";
-import { explainRefusal } from "../../../src/host/egress/rules/explain.ts";
 
 const NONE: ReadonlySet<string> = new Set();
 
@@ -108,7 +108,7 @@ describe("rules by address", () => {
   });
 });
 
-describe("what is wrong with a policy", () => {
+describe("problems of a policy", () => {
   const secret: BoundSecret = {
     ...{ name: "key", host: "api.example.com", header: "authorization", value: "0123456789abcdef", via: "https" },
   };

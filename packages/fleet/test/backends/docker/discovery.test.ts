@@ -64,7 +64,7 @@ describe("connecting", () => {
     expect(error.details.tried).toEqual([
       "unix:///no/such.sock (a test): there is no socket",
       "nonsense (a test): such an address cannot be used; unix:// and tcp:// can",
-      "tcp://127.0.0.1:1 (a test): nobody listens",
+      "tcp://127.0.0.1:1 (a test): nothing listens there",
     ]);
   });
 

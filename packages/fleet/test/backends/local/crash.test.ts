@@ -39,7 +39,7 @@ it(`everything that ${KILLS} killed fleets were making is found and removed`, { 
   }),
 );
 
-it("what a fleet was killed over while it removed it goes at the next look of another one", () =>
+it("a removal that a kill cut off is finished at the next look of another fleet", () =>
   onStage(async ({ backend, signal }, { home, fleetId }) => {
     const going = join(home, fleetId, "objects", ".going-0123456789abcdef0123-1");
     mkdirSync(going);

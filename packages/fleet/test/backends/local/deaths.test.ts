@@ -16,7 +16,7 @@ const NOTICED_MS = 100;
 const ROUNDS = 3;
 
 describe("a death of a local sandbox", () => {
-  it("is told to whoever made it and to whoever found it, soon and once", () =>
+  it("is reported once to the maker and to a finder", () =>
     onStage(async (stage, harness) => {
       const finder = await harness.peer();
       const worst: number[] = [];
@@ -69,6 +69,16 @@ describe("a death of a local sandbox", () => {
       expect(processesIn(namespace)).toEqual([]);
     }));
 
+  it("is completed by a destroy also when the process outside is stopped", () =>
+    onStage(async (stage) => {
+      const made = await stage.make();
+      const init = initOf(made.created.ref);
+      const [, parent = ""] = /^PPid:\s+(\d+)$/m.exec(readFileSync(`/proc/${init}/status`, "utf8")) ?? [];
+      process.kill(Number(parent), "SIGSTOP");
+      await stage.destroy(made);
+      await stage.eventually("the process outside is gone", () => !readdirSync("/proc").includes(parent));
+    }));
+
   it("follows when only the process outside is killed", () =>
     onStage(async (stage) => {
       await expectSoon(async () => {
@@ -101,7 +111,7 @@ describe("a death of a local sandbox", () => {
       await stage.rejects(stage.attach(blank.target), "stale_generation");
     }));
 
-  it("comes by itself when nobody has asked for the orphan timeout, and not while the fleet is there", () =>
+  it("comes by itself after the orphan timeout, and not while the fleet is there", () =>
     onStage(async (stage, harness) => {
       const orphanTimeoutMs = 900;
       const maker = await harness.open({ orphanTimeoutMs });

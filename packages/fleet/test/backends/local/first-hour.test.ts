@@ -22,7 +22,7 @@ describe.skipIf(!hasBubblewrap)("the first hour (skipped where bubblewrap is not
     rmSync(home, { recursive: true, force: true });
   });
 
-  it("what an ordinary user installs goes to its home, and is found there", async () => {
+  it("programs that an ordinary user installs go to its home, and are found there", async () => {
     await using lease = await fleet.acquire({ thread: "t1" });
     const make =
       "mkdir -p ~/.local/bin && printf '#!/bin/sh\\necho found' > ~/.local/bin/own && chmod +x ~/.local/bin/own";

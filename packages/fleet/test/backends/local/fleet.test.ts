@@ -36,7 +36,7 @@ it("leaves nothing of a late-bound sandbox behind, once it is closed", { timeout
   expect(readdirSync(join(home, fleetName, "objects"))).toEqual([]);
 });
 
-it("tells of a limit that was hit, and whose sandbox it was", { timeout: 60_000 }, async (context) => {
+it("reports a limit that was hit, with its sandbox", { timeout: 60_000 }, async (context) => {
   if (!isRoot) return context.skip("control groups take root");
   const blueprints = { default: { limits: { memoryBytes: 160 * 1024 * 1024 } } };
   const fleet = await openFleet({ home: place(), backend: "local", blueprints });
@@ -52,7 +52,7 @@ it("tells of a limit that was hit, and whose sandbox it was", { timeout: 60_000 
   }
 });
 
-it("limits a sandbox that nobody has configured, and shows the limits", { timeout: 60_000 }, async (context) => {
+it("limits a sandbox without configured limits, and shows them", { timeout: 60_000 }, async (context) => {
   if (!isRoot) return context.skip("control groups take root");
   const fleet = await openFleet({ home: place(), backend: "local" });
   try {

@@ -11,7 +11,7 @@ import { systemWorld } from "../../../src/world/system-world.ts";
 
 const ROUNDS = 400;
 
-it("what is kept only for its slot is that, or is gone: it never looks like a sandbox", async () => {
+it("an object kept only for its slot stays one or is gone: it never looks like a sandbox", async () => {
   const home = mkdtempSync(join(tmpdir(), "sl-objects-"));
   onTestFinished(() => rmSync(home, { recursive: true, force: true }));
   const { identity } = systemWorld();

@@ -21,7 +21,7 @@ describe("turns", () => {
     expect([order, most, now]).toEqual([[1, 2, 3, 4, 5], 2, 0]);
   });
 
-  it("go on to the next when work fails or whoever waits gives up", async () => {
+  it("go on to the next when work fails or a waiter gives up", async () => {
     const turns = new ConcurrencyLimit(1);
     let fail = (_: Error) => {};
     const first = turns.run(never, () => new Promise((_, reject) => (fail = reject)));

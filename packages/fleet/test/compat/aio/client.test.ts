@@ -124,7 +124,7 @@ describe("a connection", () => {
     expect(sockets.size).toBe(0);
   });
 
-  it("is kept for the next call, not for long, and never cut while somebody waits", async () => {
+  it("is kept shortly for the next call, and never cut during one", async () => {
     const { url, sockets } = await answering((request, response) => {
       request.resume();
       setTimeout(() => response.end(), 2_500);
@@ -214,7 +214,7 @@ describe("a server", () => {
     await awaitServer(wireTo(url), world, NEVER);
   });
 
-  it("tells what runs, and is not kept busy by being asked", async () => {
+  it("reports activity, and does not count the request as activity", async () => {
     const { url, directory: cwd } = await startStandIn();
     const { sandbox } = attach(url);
     const [reader, wire] = [new ActivityReader(world), wireTo(url)];
@@ -229,7 +229,7 @@ describe("a server", () => {
   });
 });
 
-describe("what AIO does not have", () => {
+describe("unsupported by AIO", () => {
   it("is a missing capability", async () => {
     const { url, directory: cwd } = await startStandIn();
     const { sandbox } = attach(url);

@@ -100,7 +100,7 @@ describe("importing DeerFlow's configuration", () => {
     });
   });
 
-  it("names every key that it maps to nothing, and every key that nobody knows", () => {
+  it("names every key that it maps to nothing, and every unknown key", () => {
     const named = notes.filter(({ outcome }) => outcome !== "changed").map(({ key }) => key);
     expect(named).toEqual([
       "sandbox.allow_host_bash",

@@ -11,6 +11,7 @@ import type { RowServerHarness } from "../../../src/testing/row-server-suite.ts"
 import type { StoreHarness } from "../../../src/testing/store-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import type { World } from "../../../src/world/world.ts";
+import { beginNewEpoch } from "../../store/stores.ts";
 import { BreakableProxy } from "./breakable-proxy.ts";
 import type { PostgresServer } from "./postgres-server.ts";
 
@@ -152,6 +153,11 @@ export async function openStore(server: PostgresServer, using: World = world): P
     async empty() {
       await server.admin(`DROP SCHEMA "${settings.schema}" CASCADE`, "app");
       await (await openPostgresRowServer(settings, using)).close();
+    },
+    async beginEpoch() {
+      const rows = await openPostgresRowServer(settings, using);
+      await beginNewEpoch(rows, using);
+      await rows.close();
     },
     async dispose() {
       await Promise.all(opened.map((store) => store.close()));

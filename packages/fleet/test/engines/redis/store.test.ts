@@ -8,6 +8,7 @@ import { describeStore, type StoreHarness } from "../../../src/testing/store-sui
 import { systemWorld } from "../../../src/world/system-world.ts";
 import type { World } from "../../../src/world/world.ts";
 import { expectSameAnswers } from "../../store/differential.ts";
+import { beginNewEpoch } from "../../store/stores.ts";
 import { RedisProcess, reasonToSkip } from "./redis-process.ts";
 
 const DIFFERENTIAL_RUNS = 40;
@@ -64,6 +65,11 @@ async function openStore(
     async empty() {
       const names = ["rows", "index", "kept-rows", "kept-index"];
       await redis.command("DEL", ...names.map((name) => `{${prefix}}:${name}`));
+    },
+    async beginEpoch() {
+      const server = await openRedisRowServer({ settings: redis.settings({ prefix }), world: systemWorld() });
+      await beginNewEpoch(server, world);
+      await server.close();
     },
     async dispose() {
       await Promise.all(opened.map((store) => store.close()));

@@ -38,7 +38,7 @@ describe("mapped mounts on the host", () => {
   });
 });
 
-describe("what keeps owners from being mapped", () => {
+describe("obstacles to mapping owners", () => {
   it("is looked at again when it may be over", async (context) => {
     const { directory, mapping } = await ground(context);
     const path = join(directory, "later");

@@ -234,7 +234,7 @@ describe.each(["namespace", "socket"] as const)("by the way %s", (way) => {
       expect(stdout).toMatch(/back/);
     });
 
-    it("are nowhere inside, nor in what the host tells about itself", async () => {
+    it("are nowhere inside, nor in reports of the host", async () => {
       const search = `grep -rasl '${SECRET.slice(0, 6)}''${SECRET.slice(6)}' /proc/[0-9]*/environ /proc/[0-9]*/cmdline /run /tmp /etc/environment; env | grep -c '${SECRET.slice(0, 6)}''${SECRET.slice(6)}'; ls /run/sandlot/egress; curl -sS http://127.0.0.1:3128/`;
       const { stdout } = await inside(search);
       expect(stdout).toMatch(/^0\n/);

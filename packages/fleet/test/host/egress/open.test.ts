@@ -145,7 +145,7 @@ print("tried")`;
     place.remove();
   });
 
-  it("works for an ordinary user who may open /dev/net/tun, and says so to one who may not", async () => {
+  it("works for an ordinary user with access to /dev/net/tun, and is refused with the reason without it", async () => {
     // Run in the checkout.
     const script = `const { networkProblem } = await import("./packages/fleet/src/host/egress/network-problem.ts"); const { systemWorld } = await import("./packages/fleet/src/world/system-world.ts"); console.log(await networkProblem("open", systemWorld()));`;
     const flags = ["--conditions=sandlot-source", "--input-type=module", "-e", script];

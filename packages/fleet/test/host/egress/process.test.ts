@@ -45,7 +45,7 @@ const refusedBy = async (socketPath: string, host = "evil.example") => {
 const isRunning = ({ identity }: Egress) => world.processLiveness(identity) === "alive";
 
 describe("a proxy's process", () => {
-  it("is joined by whoever comes later, and both hear what it refuses", async () => {
+  it("is joined by a later fleet, and both get its refusals", async () => {
     const at = place();
     const heard: [Refusal[], Refusal[]] = [[], []];
     const first = await startEgress({ ...at, policy, onRefused: (refusal) => heard[0].push(refusal) });
@@ -111,7 +111,7 @@ describe("a proxy's process", () => {
     await expect.poll(() => isRunning(second)).toBe(false);
   });
 
-  it("does not flood whoever listens", async () => {
+  it("does not flood its listeners", async () => {
     const at = place();
     const told: number[] = [];
     const egress = await startEgress({
@@ -156,7 +156,7 @@ describe("a proxy's process", () => {
     await expect.poll(() => isRunning(egress)).toBe(false);
   });
 
-  it("ends when nobody ever wanted it", async () => {
+  it("ends when it is never joined", async () => {
     const at = place();
     const egress = await startEgress({ ...at, policy, orphanTimeoutMs: 500 });
     await sleep(3_000);

@@ -130,7 +130,7 @@ describe("plain requests", () => {
     await proxy.close();
   });
 
-  it("are told what is there when they ask the proxy itself", async () => {
+  it("get a status page from the proxy itself", async () => {
     const proxy = await proxyWith();
     await ask(proxy.socketPath, { url: "http://evil.example/" });
     const page = await ask(proxy.socketPath, { url: "/" });
@@ -162,7 +162,7 @@ describe("tunnels", () => {
     await proxy.close();
   });
 
-  it("are closed when nobody uses them, half-open ones sooner", async () => {
+  it("are closed when unused, half-open ones sooner", async () => {
     const proxy = await proxyWith({ limits: { idleTimeoutMs: 1_500, halfOpenTimeoutMs: 300 } });
     const idle = await openTunnel(proxy.socketPath, "web.example.com:7000");
     const half = await openTunnel(proxy.socketPath, "web.example.com:8081");
@@ -260,8 +260,8 @@ describe("refusals", () => {
   });
 });
 
-describe("what is not reached", () => {
-  it("is told apart: no such name, nobody there, no answer", async () => {
+describe("targets that are not reached", () => {
+  it("has three errors: no such name, no listener, no answer", async () => {
     const proxy = await proxyWith({
       limits: { dialTimeoutMs: 1_200, addressTimeoutMs: 400 },
       policy: { mode: "open", allow: [], secrets: [] },
@@ -362,7 +362,7 @@ describe("bad clients", () => {
 });
 
 describe("taking over", () => {
-  it("leaves the path to the newest, and who is connected where they are", async () => {
+  it("leaves the path to the newest, and existing connections open", async () => {
     const first = await proxyWith();
     const old = await openTunnel(first.socketPath, "web.example.com:7000");
     const second = await proxyWith({ at: { socketPath: first.socketPath } });

@@ -90,7 +90,7 @@ describe("control groups", { timeout: 60_000 * PATIENCE }, () => {
     expect(group.usage().processCount).toBeGreaterThanOrEqual(5);
   });
 
-  it("spares whom it is told to spare", async () => {
+  it("spares the given processes", async () => {
     const group = stage.group({ pidsMax: 50 });
     const keeper = stage.start(group, ["/bin/sleep", "30"]);
     stage.start(group, ["/bin/sleep", "30"]);
@@ -100,7 +100,7 @@ describe("control groups", { timeout: 60_000 * PATIENCE }, () => {
     expect(group.usage().processMax).toBe(50);
   });
 
-  it("enters before the program's first step, and lets it run as somebody else behind that", async () => {
+  it("enters before the program's first step, which then runs as another account", async () => {
     const group = stage.group({ pidsMax: 50 });
     const ended = await stage.run(group, [
       "setpriv",

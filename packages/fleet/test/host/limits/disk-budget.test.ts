@@ -74,7 +74,7 @@ describe("disk budgets", { timeout: 60_000 }, () => {
     expect(problems).toEqual([]);
   });
 
-  it("lets a writer be when nobody watches", async () => {
+  it("leaves a writer alone without a watcher", async () => {
     const writer = write("dd if=/dev/zero of=big bs=1M count=200 2>/dev/null");
     expect(await ended(writer)).toBe(0);
     expect((await measureTree(place, 100)).bytes).toBeGreaterThan(190 * MEGABYTE);
@@ -270,7 +270,7 @@ describe("measuring a tree", () => {
     expect(usage.bytes).toBeGreaterThanOrEqual(MEGABYTE);
   });
 
-  it("says so when a tree is deeper than anybody needs", async () => {
+  it("reports a tree that is too deep", async () => {
     await deep("d", 300);
     expect((await measureTree(place, 1_000)).complete).toBe(false);
   });

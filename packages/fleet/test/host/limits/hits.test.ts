@@ -17,7 +17,7 @@ type LimitHit = Extract<EngineEvent, { type: "limit-hit" }>;
 afterAll(removeDaemon);
 
 describe("a sandbox that runs into a limit", { timeout: 120_000 * PATIENCE }, () => {
-  it("is told of as what it was, whoever of it did", (context) => {
+  it("is reported with its kind, from any process", (context) => {
     if (!isRoot) return context.skip("control groups take root");
     return onStage(async (stage, { backend }) => {
       const limits = { memoryBytes: 160 * MIB, pidsMax: 64, diskBytes: 20 * MIB };
@@ -64,7 +64,7 @@ describe("a sandbox that runs into a limit", { timeout: 120_000 * PATIENCE }, ()
 });
 
 describe("a watch over counters", () => {
-  it("tells neither of what was before, nor twice of one thing, nor more than once a second", () => {
+  it("reports no earlier hits, none twice, and at most one a second", () => {
     const counts: { hits: LimitHits } = { hits: { oomKills: 3, pidsRefusals: 0 } };
     let [nowMs, due]: [number, (() => void) | null] = [0, null];
     const watch = new LimitWatch({

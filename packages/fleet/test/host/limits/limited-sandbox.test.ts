@@ -140,14 +140,14 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     expect((await sandbox.exec("exit 1")).stderr).toBe("");
   });
 
-  it("tells what is used as the group counts it", async () => {
+  it("reports usage as the group counts it", async () => {
     const usage = await sandbox.usage();
     expect(usage).toMatchObject({ memoryMaxBytes: 128 * MEGABYTE, processMax: 40, processCount: 1 });
     expect(usage.memoryBytes).toBeGreaterThan(0);
     expect(usage.cpuMs).toBeGreaterThan(0);
   });
 
-  it("says so too of what ended well, in a session and to whoever follows, from wherever", async () => {
+  it("reports it for successful commands too, in sessions and to followers, from any offset", async () => {
     const hungry = `perl -e 'my $x = "a" x (300 << 20)'`;
     const line = /sandlot: out of memory: the sandbox may use \d+ bytes, and a process of it was killed\n$/;
     const piped = await sandbox.exec(`${hungry} | cat`);
@@ -238,7 +238,7 @@ describe("a sandbox under limits", { timeout: 60_000 }, () => {
     other.close();
   });
 
-  it("changes nothing about a sandbox where nobody counts", () => {
+  it("changes nothing about a sandbox without counters", () => {
     const inner = standIn();
     expect(limitedSandbox(inner, { ...stage.limits.open("uncounted"), isCounted: false }, null)).toBe(inner);
   });

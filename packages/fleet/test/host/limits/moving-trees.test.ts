@@ -116,7 +116,7 @@ describe("a disk budget", { timeout: 120_000 }, () => {
     }
   });
 
-  it("stops nobody for what others write to the same disk", async (context) => {
+  it("stops no sandbox for writes of others to the same disk", async (context) => {
     if (!isRoot) return context.skip("which processes to stop takes control groups");
     await onStage(async (stage, harness) => {
       const { sandbox } = await stage.attach(

@@ -11,11 +11,10 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { describeDisk } from "../../../src/host/limits/describe.ts";
 import { ProjectQuotas } from "../../../src/host/limits/index.ts";
 import { Claims } from "../../../src/host/limits/quota/claims.ts";
-import { findMount } from "../../../src/host/limits/quota/mount.ts";
 import { parseReport } from "../../../src/host/limits/quota/programs.ts";
 import { chooseProjectId, givenProjectIds } from "../../../src/host/limits/quota/project-ids.ts";
 import { lookThrough } from "../../../src/host/limits/quota/takable.ts";
-import { lookForQuotas } from "../../../src/host/limits/quota/trial.ts";
+import { findMount, lookForQuotas } from "../../../src/host/limits/quota/trial.ts";
 import { errnoOf, inOurWords } from "../../../src/world/disk-trouble.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
@@ -58,7 +57,7 @@ describe("numbers of projects", () => {
   });
 });
 
-describe("what programs say", () => {
+describe("output of the quota programs", () => {
   it("is read whatever else they print", () => {
     const text =
       "Project,BlockStatus,FileStatus,BlockUsed,BlockSoftLimit,BlockHardLimit,BlockGrace,FileUsed,FileSoftLimit,FileHardLimit,FileGrace\n" +
@@ -135,7 +134,7 @@ describe("claims", () => {
     expect(readdirSync(join(root, "projects"))).toEqual([]);
   });
 
-  it("are not read from what somebody else has put there", () => {
+  it("are not read from foreign files", () => {
     const directory = join(root, "projects", THREAD);
     mkdirSync(directory, { recursive: true });
     for (const name of ["1.2.3", "a.b.c.d", "1.2.3.4.going"]) writeFileSync(join(directory, name), "");

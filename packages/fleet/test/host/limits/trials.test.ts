@@ -10,7 +10,7 @@ import { dirname, join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
 import { ControlGroups } from "../../../src/host/limits/control-groups.ts";
-import { versionOne } from "../../../src/host/limits/version-1.ts";
+import { versionOne } from "../../../src/host/limits/group-files.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const FLEET = "fleet-1" as FleetId;

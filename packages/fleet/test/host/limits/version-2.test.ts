@@ -12,8 +12,8 @@ import { join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ControlGroups } from "../../../src/host/limits/control-groups.ts";
+import { versionTwo } from "../../../src/host/limits/group-files.ts";
 import { openLimits } from "../../../src/host/limits/index.ts";
-import { versionTwo } from "../../../src/host/limits/version-2.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 const FLEET = "fleet-1" as FleetId;

@@ -115,7 +115,7 @@ describe("paths", () => {
   });
 });
 
-describe("what a sandbox may plant", () => {
+describe("files that a sandbox may plant", () => {
   it("a symbolic link is not read through, written through or entered", async () => {
     symlinkSync(join(outside, "secret"), join(home, "workspace", "link"));
     symlinkSync(outside, join(home, "workspace", "directory"));

@@ -164,7 +164,7 @@ describe("binding", () => {
     expect(readFileSync(join(mntPath, "user-data", ".acp-workspace", "x"), "utf8")).toBe("x\n");
   });
 
-  it("gives nobody everything", async () => {
+  it("makes no file writable for everyone", async () => {
     const key = ground.newKey();
     await ground.homeWith(key, "mine");
     await ground.boundWith(ground.newKey(), "other");

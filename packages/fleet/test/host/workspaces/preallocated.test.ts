@@ -115,7 +115,7 @@ describe("a marker", () => {
   });
 });
 
-it("two who write markers at once write two, wherever one comes in between the other's calls", async () => {
+it("two writers of markers at once write two, with any interleaving of their calls", async () => {
   for (let call = 1, isOver = false; !isOver; call++) {
     const { sandboxId, directory, write } = await blank();
     const others: Promise<Marker>[] = [];
@@ -131,7 +131,7 @@ it("two who write markers at once write two, wherever one comes in between the o
   }
 });
 
-it("what was filled is not filled again", () => {
+it("a filled file is not filled again", () => {
   const [ahead, mine, theirs] = ["ahead", "mine", "theirs"].map((name) => join(ground.root, name));
   if (ahead === undefined || mine === undefined || theirs === undefined) throw new Error("A name is missing.");
   preallocate(ahead);
@@ -188,7 +188,7 @@ describe("binding a thread that is new", () => {
     expect(JSON.parse(readFileSync(join(home, "names.json"), "utf8"))).toEqual(key);
   });
 
-  it("does not take a home that somebody else has begun to take", async () => {
+  it("does not take a home that another process has begun to take", async () => {
     const key = ground.newKey();
     const { spot } = await ground.slotFor(key);
     const names = join(ground.layout.spareHome(slotOf(spot)), "names.json");
@@ -200,7 +200,7 @@ describe("binding a thread that is new", () => {
     expect([ground.names("slots"), ground.names("trash"), ground.names("quarantine")]).toEqual([[], [], []]);
   });
 
-  it("writes down whose a home is where a power cut has left the file empty", async () => {
+  it("records the owner of a home where a power cut has left the file empty", async () => {
     const key = ground.newKey();
     await ground.homeWith(key, "mine");
     const names = join(ground.layout.home(threadKeyOf(key.user, key.thread)), "names.json");

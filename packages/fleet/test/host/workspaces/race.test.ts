@@ -61,7 +61,7 @@ it("two processes that bind and settle one spot: it is bound, goes home, and not
   }
 });
 
-it("two generations of one thread race for it: one has it, the other is told", { timeout: 300_000 }, async () => {
+it("two generations of one thread race for it: one has it, the other is refused", { timeout: 300_000 }, async () => {
   const ground = Ground.fast();
   try {
     const older: { spot: WorkspaceSpot }[] = [];

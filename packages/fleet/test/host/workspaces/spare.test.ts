@@ -19,7 +19,7 @@ const slotOf = ({ place }: WorkspaceSpot) => slotNameOf(place) ?? "";
 const spareOf = (spot: WorkspaceSpot) => ground.layout.spare(slotOf(spot));
 const boundOf = (spot: WorkspaceSpot) => join(ground.layout.mnt(slotOf(spot)), USER_DATA);
 
-it("becomes the workspace of a thread that has none, whenever whoever binds it dies on the way", async () => {
+it("becomes the workspace of a thread that has none, wherever its binder dies on the way", async () => {
   for (let call = 1, isOver = false; !isOver; call++) {
     const { spot } = await ground.slotFor(ground.newKey());
     const { ino, uid, mode } = lstatSync(spareOf(spot));

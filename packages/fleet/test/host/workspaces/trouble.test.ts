@@ -42,7 +42,7 @@ it("a full disk says so, leaves nothing half-made, and is no trouble any more wh
   });
 });
 
-it("what was killed while it was made can be found and dropped", async () => {
+it("a slot whose making was killed can be found and dropped", async () => {
   const ground = new Ground();
   try {
     const marker = ground.marker(ground.newKey());
@@ -72,7 +72,7 @@ it("sweeping removes an old probe's remains and no fresh one's", async () => {
   }
 });
 
-it("says who is in a slot", async () => {
+it("names the tenant of a slot", async () => {
   const ground = new Ground();
   try {
     const key = ground.newKey();

@@ -17,3 +17,9 @@ it("an error of ours that passes by itself is told as it is", () => {
   const passing = new SandlotError("engine_unavailable", details);
   expect(unreachable(record, passing)).toBe(passing);
 });
+
+it("a daemon of another protocol version keeps its own error: a retry would meet the same daemon", () => {
+  const other = new SandlotError("protocol_incompatible", { peer: "daemon", theirs: "2.0", ours: "1.0" });
+  expect(unreachable(record, other)).toBe(other);
+  expect(other.retryable).toBe(false);
+});

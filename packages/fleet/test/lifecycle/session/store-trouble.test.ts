@@ -243,6 +243,22 @@ describe("after the store was emptied", () => {
     await using _lease = await stage.until(fleet.acquire({ thread: "t2" }));
   });
 
+  test("homes that recovery cannot read are reported as an event", async () => {
+    const stage = newStage(config);
+    const { backend, eventsOf } = await stage.open();
+    const { workspaces } = backend.proxy;
+    const latestGeneration: typeof workspaces.latestGeneration = async (onProblem) => {
+      onProblem?.("1 homes cannot be read, such as planted");
+      return 0;
+    };
+    Object.assign(workspaces, { latestGeneration });
+    stage.tables.empty();
+    await stage.advance(3 * LIFETIME_MS);
+    expect(eventsOf("housekeeping-failed")).toMatchObject([
+      { task: "recovery", problem: "1 homes cannot be read, such as planted" },
+    ]);
+  });
+
   test("generations go on growing", async () => {
     const stage = newStage(config);
     const { fleet } = await stage.open();

@@ -94,7 +94,7 @@ export class NamespaceConnector {
     this.#waiting.delete(parsed.data.id);
     const { problem } = parsed.data;
     if (problem === null) waiting.resolve(socket ?? null);
-    else waiting.reject(new NoAnswer(`nobody answers inside: ${problem}`));
+    else waiting.reject(new NoAnswer(`nothing answers inside: ${problem}`));
   }
 
   #end(): void {

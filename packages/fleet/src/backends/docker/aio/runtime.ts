@@ -104,7 +104,7 @@ export class AioRuntime {
     } catch (error) {
       wire.close();
       signal.throwIfAborted();
-      throw nobody(target, error);
+      throw unreachable(target, error);
     }
     const attachment = new AioAttachment(
       wire,
@@ -124,7 +124,7 @@ export class AioRuntime {
   async rebind(target: Target, from: Credentials, name: ObjectName): Promise<void> {
     const { object } = await this.#known(target, name);
     if ((await this.#parts.liveness.probe(target.ref)) !== "alive")
-      throw nobody(target, new NoAnswer("it is not alive"));
+      throw unreachable(target, new NoAnswer("it is not alive"));
     if (!isSame(from, object.record.credentials)) throw stale(target);
     if (!isSame(await this.#parts.records.bind(name, target), target)) throw stale(target);
   }
@@ -136,7 +136,7 @@ export class AioRuntime {
       return (await this.#activity.read(object.name, wire, signal)) satisfies Activity;
     } catch (error) {
       signal.throwIfAborted();
-      throw nobody(target, error);
+      throw unreachable(target, error);
     } finally {
       wire.close();
     }
@@ -177,7 +177,7 @@ export class AioRuntime {
 
   async #known(target: Pick<Target, "sandboxId">, name: ObjectName) {
     const [object, record] = [await this.#parts.objects.get(name), await this.#parts.records.get(name)];
-    if (object === null || record === null) throw nobody(target, new NoAnswer("it is not written down"));
+    if (object === null || record === null) throw unreachable(target, new NoAnswer("it is not written down"));
     return { object, record };
   }
 
@@ -190,7 +190,7 @@ export class AioRuntime {
     try {
       return new AioWire({ address: await this.#address(object), apiKey });
     } catch (error) {
-      throw nobody(target, error);
+      throw unreachable(target, error);
     }
   }
 
@@ -231,7 +231,7 @@ function stale({ sandboxId, generation }: Pick<Target, "sandboxId" | "generation
   return new SandlotError("stale_generation", { sandboxId, generation, current: null });
 }
 
-function nobody({ sandboxId }: Pick<Target, "sandboxId">, error: unknown): unknown {
+function unreachable({ sandboxId }: Pick<Target, "sandboxId">, error: unknown): unknown {
   if (!(error instanceof NoAnswer) && !(error instanceof ServerAway)) return error;
   const details = { sandboxId, problem: error.message, retryAfterMs: RETRY_AFTER_MS };
   return new SandlotError("sandbox_unreachable", details, { cause: error });

@@ -65,7 +65,7 @@ export class Images {
     try {
       await abortable(pull.done, signal);
     } finally {
-      if (--pull.waiting === 0) pull.controller.abort(new Error("nobody waits for it any more"));
+      if (--pull.waiting === 0) pull.controller.abort(new Error("no caller waits for it any more"));
     }
   }
 

@@ -49,7 +49,7 @@ export function createFailed(problem: string, cause?: unknown): SandlotError {
 
 function reasonOf(code: string | undefined, message: string): string {
   if (code === "ENOENT") return "there is no socket";
-  if (code === "ECONNREFUSED") return "nobody listens";
+  if (code === "ECONNREFUSED") return "nothing listens there";
   if (code === "EACCES" || code === "EPERM") return "this account may not use its socket";
   return message;
 }

@@ -1,22 +1,38 @@
 /**
- * Starting sandboxes with bubblewrap.
+ * Starting sandboxes with bubblewrap, and the daemon inside: its files on the host, their paths inside, and its command.
+ *
+ * Invariants
+ * - No path of the daemon's command line contains `node`: `pkill -f node` inside then ends only the agent's own programs.
+ * - The first process inside is the supervisor. It ends with the process outside that waits for it, so killing that one
+ *   ends everything.
+ * - Supervisor and daemon are closed to commands where the machine has a loader that supports it
+ *   (`runtime-directory.ts`).
  */
 
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host/accounts/index.ts";
 import { modeVariables } from "../../../host/egress/sandbox-side/mode-variables.ts";
 import { type Layout, objectDirectory } from "../../../host/layout.ts";
 import { memoryFileSystemBytes } from "../../../host/limits/index.ts";
+import type { Binding } from "../../../host/mounts/mounts.ts";
 import { ownedPaths } from "../../../host/mounts/owned-mounts.ts";
-import { type KeeperParts, type RuntimeDirectory, RuntimeKeeper } from "../../../host/runtime/runtime-directory.ts";
+import {
+  closedSupervisor,
+  type KeeperParts,
+  RUNTIME,
+  type RuntimeDirectory,
+  RuntimeKeeper,
+  runtimeBindings,
+} from "../../../host/runtime/runtime-directory.ts";
 import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
 import type { World } from "../../../world/world.ts";
-import { daemonBindings, daemonCommand } from "../daemon-files.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import type { LocalSettings } from "../settings.ts";
-import { bubblewrapArguments } from "./arguments.ts";
+import { bubblewrapArguments, DAEMON_DIRECTORY, DAEMON_TEMPORARY } from "./arguments.ts";
 import { Bubblewrap } from "./bubblewrap.ts";
 import { stage, stagePrefix } from "./stage.ts";
 
@@ -104,4 +120,31 @@ export class BubblewrapEngine implements Engine {
     const descriptor = await this.#mapping.mountNamespace(paths, account, steps, signal);
     return { enter: ["nsenter", `--mount=/proc/${process.pid}/fd/${descriptor}`, "--"], held: [descriptor] };
   }
+}
+
+const DIRECTORY = `${DAEMON_DIRECTORY}/d`;
+
+function daemonBindings(runtime: RuntimeDirectory, nodePath: string): readonly Binding[] {
+  return runtimeBindings({ ...runtime, nodePath }, DIRECTORY);
+}
+
+/**
+ * The log inside goes to a file on the daemon's own file system, which is small, so it cannot fill a disk outside. When
+ * everything ends, the log is also printed outside, where a caller may still wait for the start.
+ */
+const LOG = `${DAEMON_TEMPORARY}/log`;
+const SCRIPT = `exec 9>&2 2>>${LOG}; trap 'cat ${LOG} >&9' EXIT; . "$0"`;
+
+const SETPRIV = "/usr/bin/setpriv";
+
+function daemonCommand({ bringsNode }: RuntimeDirectory): readonly string[] {
+  // Without setpriv, killing the waiting process leaves the sandbox running; its own process still identifies it.
+  const endWithParent = existsSync(SETPRIV) ? [SETPRIV, "--pdeathsig", "KILL", "--"] : [];
+  return [...endWithParent, ...(bringsNode ? closedSupervisor(DIRECTORY, SCRIPT) : plainSupervisor())];
+}
+
+function plainSupervisor(): readonly string[] {
+  const at = (name: string) => join(DIRECTORY, name);
+  const daemon = [at(RUNTIME.node), ...SANDBOXD_NODE_FLAGS, at(RUNTIME.start)];
+  return ["/bin/sh", "-c", SCRIPT, at(RUNTIME.supervisor), ...daemon];
 }

@@ -1,3 +1,4 @@
+import { isoTime } from "@sandlot/contract";
 /** The few ASN.1 types of a certificate, in DER. Only encoding, and only the types in use. */
 
 export function sequence(...parts: readonly Buffer[]): Buffer {
@@ -52,7 +53,7 @@ export function objectIdentifier(dotted: string): Buffer {
 
 /** Precision is a second; until 2049 in the short form, as certificates require. */
 export function time(wallMs: number): Buffer {
-  const digits = new Date(wallMs).toISOString().replace(/[-:T]|\.\d+/g, "");
+  const digits = isoTime(wallMs).replace(/[-:T]|\.\d+/g, "");
   const year = Number(digits.slice(0, 4));
   return year < 2_050 ? tagged(0x17, Buffer.from(digits.slice(2))) : tagged(0x18, Buffer.from(digits));
 }

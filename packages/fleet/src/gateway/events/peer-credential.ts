@@ -1,0 +1,37 @@
+/**
+ * How one gateway of a store proves to another that it is one: by the store's own secret, which only gateways read.
+ *
+ * Invariants
+ * - The secret never leaves the store's gateways. What travels is derived from it for the gateway that is asked, so that
+ *   it is worth nothing at another.
+ * - It opens the events of that gateway and nothing else.
+ */
+
+import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import type { SharedEntries } from "../../fleet.ts";
+import { sharedText } from "../named-texts/shared-texts.ts";
+
+const PREFIX = "slf_";
+
+export class PeerCredential {
+  readonly #secret: string;
+
+  private constructor(secret: string) {
+    this.#secret = secret;
+  }
+
+  static async open(entries: SharedEntries): Promise<PeerCredential> {
+    return new PeerCredential(await sharedText(entries, "fleet/secret", () => randomBytes(32).toString("hex")));
+  }
+
+  /** The text to send to the gateway of this instance. */
+  for(instance: string): string {
+    return PREFIX + createHmac("sha256", this.#secret).update(`events\n${instance}`).digest("hex");
+  }
+
+  /** Whether a text was made for this instance. */
+  isValid(text: string, instance: string): boolean {
+    const [given, expected] = [Buffer.from(text), Buffer.from(this.for(instance))];
+    return given.byteLength === expected.byteLength && timingSafeEqual(given, expected);
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * This host's workspaces in a store that several hosts share: they are used only for threads that live on this host.
+ *
+ * Without this, an upload would write to whichever host it reached, and the thread's sandbox on another one would never
+ * see the file.
+ *
+ * Invariants
+ * - Files of a thread are used on this disk only while its sandbox's record names this host's engine.
+ * - A thread that has no record gets one first, with a lease: that settles it on an engine, here if it is new. One that
+ *   lives elsewhere is refused with `thread_elsewhere`, which names the gateways to ask, before anything is read.
+ */
+
+import type { HostWorkspaces, WorkspaceFiles, WorkspaceKey } from "../backend/host-workspaces.ts";
+import type { Fleet } from "../fleet.ts";
+import type { ThreadUse } from "./thread-use.ts";
+
+export function placedWorkspaces(
+  host: HostWorkspaces,
+  fleet: Pick<Fleet, "locate">,
+  threads: ThreadUse,
+): HostWorkspaces {
+  const isHere = async ({ user, thread }: WorkspaceKey) => (await fleet.locate({ user, thread })) === "here";
+  const { openFile, writeFile, place } = host;
+  return {
+    async use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T> {
+      if (await isHere(key)) return host.use(key, use);
+      const lease = await threads.acquire(key, "gateway: files");
+      try {
+        return await host.use(key, use);
+      } finally {
+        await threads.release(lease);
+      }
+    },
+    // Where the thread is not settled here, the sandbox answers.
+    ...(openFile && { openFile: async (key, path) => ((await isHere(key)) ? openFile.call(host, key, path) : null) }),
+    ...(writeFile && {
+      writeFile: async (key, path, content, options) =>
+        (await isHere(key)) ? writeFile.call(host, key, path, content, options) : null,
+    }),
+    ...(place && { place: async (key) => ((await isHere(key)) ? place.call(host, key) : null) }),
+    // A copy on this disk would belong to no engine: branching goes through sandboxes.
+  };
+}

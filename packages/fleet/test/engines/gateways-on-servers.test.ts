@@ -1,0 +1,110 @@
+/** Shared entries, and two gateways, on real servers: PostgreSQL and Redis. */
+
+import { SandlotClient } from "@sandlot/client";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { openPostgresRowServer } from "../../src/store/postgres/postgres-row-server.ts";
+import { openRedisRowServer } from "../../src/store/redis/redis-row-server.ts";
+import { RowStore } from "../../src/store/rows/row-store.ts";
+import type { Store } from "../../src/store/store.ts";
+import { describeEntries } from "../../src/testing/entry-suite.ts";
+import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
+import type { Caller } from "../gateway/support/stage.ts";
+import { openTwoGateways, type TwoGateways } from "../gateway/support/two-gateways.ts";
+import { missingPostgres, type PostgresServer, startPostgres } from "./postgres/postgres-server.ts";
+import { RedisProcess, reasonToSkip } from "./redis/redis-process.ts";
+
+type Open = (name: string, world: World, timeoutMs: number) => Promise<Store>;
+
+let made = 0;
+const newName = () => {
+  made += 1;
+  return `fleet_${made}`;
+};
+const exec = (caller: Caller, thread: string, command = "true") =>
+  caller.ask<{ stdout: string }>(200, "POST", `/v1/threads/${thread}/exec`, { json: { command } });
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+function suites(name: string, open: Open): void {
+  describeEntries({
+    name,
+    tools: { describe, it, expect },
+    open: async () => {
+      const place = newName();
+      const [one, other] = [await open(place, systemWorld(), 5_000), await open(place, systemWorld(), 5_000)];
+      if (one.entries === null || other.entries === null) throw new Error("it has entries");
+      const dispose = async () => {
+        await one.close();
+        await other.close();
+      };
+      return { first: one.entries, second: other.entries, dispose };
+    },
+  });
+
+  describe(`two gateways on ${name}`, () => {
+    let two: TwoGateways | null = null;
+    afterEach(async () => {
+      await two?.done();
+      two = null;
+    });
+    const openTwo = async (engines: 1 | 2) => {
+      const place = newName();
+      two = await openTwoGateways({ engines, openStore: (world, timeoutMs) => open(place, world, timeoutMs) });
+      const key = await two.user("alice");
+      return { ...two, key, atA: two.a.operator.as(key), atB: two.b.operator.as(key) };
+    };
+
+    it("share keys and leases, also after one was killed", async () => {
+      const { a, b, atA, atB, key } = await openTwo(1);
+      const { leaseId } = await atA.ask<{ leaseId: string }>(201, "POST", "/v1/threads/t1/leases", {
+        json: { ttlMs: 20_000 },
+      });
+      await exec(atA, "t1", "echo kept > /mnt/user-data/workspace/file");
+      expect((await exec(atB, "t1", "cat /mnt/user-data/workspace/file")).stdout).toBe("kept\n");
+      await a.kill();
+      await pause(4_000);
+      await atB.ask(200, "PUT", `/v1/leases/${leaseId}`);
+      expect((await exec(atB, "t1", "cat /mnt/user-data/workspace/file")).stdout).toBe("kept\n");
+      await b.gateway.keys.revoke(key.slice(4, 16));
+      await pause(1_000);
+      await atB.ask(401, "GET", "/v1/key");
+    });
+
+    it("send a client to the engine of its thread", async () => {
+      const { a, b, atA, key } = await openTwo(2);
+      await exec(atA, "t1", "echo from-a > /mnt/user-data/workspace/file");
+      const client = new SandlotClient({ url: b.gateway.url, apiKey: key });
+      await using lease = await client.acquire({ thread: "t1" });
+      expect((await lease.sandbox.exec("cat /mnt/user-data/workspace/file")).stdout).toBe("from-a\n");
+      expect((await b.fleet.list()).map(({ engine }) => engine)).toEqual([a.engine]);
+    });
+  });
+}
+
+const postgresMissing = missingPostgres();
+if (postgresMissing !== null) it("two gateways on PostgreSQL", (context) => context.skip(postgresMissing));
+else {
+  let server: PostgresServer;
+  beforeAll(async () => {
+    server = await startPostgres();
+  });
+  afterAll(() => server.dispose());
+  suites("postgres", async (schema, world, timeoutMs) => {
+    const rows = await openPostgresRowServer(server.settings({ schema, timeoutMs }), systemWorld());
+    return new RowStore({ server: rows, world, timeoutMs });
+  });
+}
+
+const redisMissing = reasonToSkip();
+if (redisMissing !== null) it("two gateways on Redis", (context) => context.skip(redisMissing));
+else {
+  let redis: RedisProcess;
+  beforeAll(async () => {
+    redis = await RedisProcess.start({ config: { appendfsync: "everysec" } });
+  });
+  afterAll(() => redis.dispose());
+  suites("redis", async (prefix, world, timeoutMs) => {
+    const rows = await openRedisRowServer({ settings: redis.settings({ prefix }), world });
+    return new RowStore({ server: rows, world, timeoutMs });
+  });
+}
