@@ -8,7 +8,6 @@
 
 import type { FleetId } from "@sandlot/contract";
 import { type Blueprint, hashBlueprint } from "../../packages/fleet/src/backend/blueprint.ts";
-import type { StoreSettings } from "../../packages/fleet/src/config/registry.ts";
 import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
 import type { StoreAddress } from "./database/store-address.ts";
@@ -38,8 +37,7 @@ export function settingsFor(home: string, store: StoreAddress): Settings {
     home,
     fleetId: FLEET,
     backend: "memory",
-    // The registry has all that a run can choose.
-    store: store as StoreSettings,
+    store,
     blueprints: { default: { name: "default", hash: hashBlueprint(BACKEND, BLUEPRINT), blueprint: BLUEPRINT } },
     pool: { default: 2 },
     limits: { mode: "hard", max: RECORDS_MAX, maxPerUser: 4, maxPerEngine: 0, queueMax: 20, onFull: "wait" },

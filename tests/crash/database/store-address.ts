@@ -7,7 +7,6 @@ import { REGISTRY, type StoreSettings, storeEntry } from "../../../packages/flee
 import type { PostgresSettings } from "../../../packages/fleet/src/store/postgres/settings.ts";
 import type { RedisSettings } from "../../../packages/fleet/src/store/redis/settings.ts";
 import type { RowServer } from "../../../packages/fleet/src/store/rows/row-server.ts";
-import { RowStore } from "../../../packages/fleet/src/store/rows/row-store.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import type { World } from "../../../packages/fleet/src/world/world.ts";
 
@@ -15,7 +14,7 @@ const PATIENCE_MS = 10_000;
 
 /** The settings of a store whose database is a server. */
 export type ServerSettings = PostgresSettings | RedisSettings;
-export type StoreAddress = StoreSettings | ServerSettings;
+export type StoreAddress = StoreSettings;
 
 export function formatAddress(address: StoreAddress): string {
   return JSON.stringify(address);
@@ -26,9 +25,7 @@ export function parseAddress(text: string): StoreAddress {
   return JSON.parse(text);
 }
 
-export async function openStore(address: StoreAddress, world: World): Promise<Store> {
-  if (address.type === "redis")
-    return new RowStore({ server: await openRows(address, world), world, timeoutMs: address.timeoutMs });
+export function openStore(address: StoreAddress, world: World): Promise<Store> {
   return storeEntry(REGISTRY, address).open(address, world);
 }
 
