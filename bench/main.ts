@@ -23,6 +23,7 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>>
   local: () => import("./suites/local.ts"),
   docker: () => import("./suites/docker.ts"),
   cli: () => import("./suites/cli.ts"),
+  stores: () => import("./suites/stores.ts"),
   peers: () => import("./suites/peers.ts"),
 };
 

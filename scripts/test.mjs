@@ -35,6 +35,9 @@ const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) }
 /** Under a minute on two idle processors. Each is found long before its seeds are used up. */
 const MUTANTS_SAMPLE = ["--sample", "16", "--runs", "1500", "--unchanged", "60"];
 
+/** Instances at work in the long runs on servers. */
+const EIGHT = ["--processes", "8"];
+
 /** In the order of running: quick steps that point at a cause come first. */
 const SUITES = {
   test: [
@@ -63,15 +66,25 @@ const SUITES = {
     { name: "sim-mutants-sample", run: () => script("sim:mutants", ...MUTANTS_SAMPLE) },
     { name: "docs-site", run: () => script("docs:site") },
     { name: "chaos-docker", run: () => script("chaos", "--quick") },
+    { name: "crash-postgres", run: () => script("crash", "--store", "postgres", "--cycles", "60") },
+    { name: "crash-redis", run: () => script("crash", "--store", "redis", "--cycles", "60") },
+    { name: "chaos-postgres", run: () => script("chaos", "--store", "postgres", "--runs", "8") },
+    { name: "chaos-redis", run: () => script("chaos", "--store", "redis", "--runs", "8") },
   ],
   long: [
     BUILD,
     { name: "sim-long", run: () => script("sim", "--runs", "100000") },
     { name: "sim-mutants", run: () => script("sim:mutants", "--unchanged", "300") },
     { name: "crash-long", run: () => script("crash", "--cycles", "1000") },
+    { name: "crash-postgres-long", run: () => script("crash", "--store", "postgres", ...EIGHT, "--cycles", "500") },
+    { name: "crash-redis-long", run: () => script("crash", "--store", "redis", ...EIGHT, "--cycles", "500") },
+    { name: "chaos-postgres-long", run: () => script("chaos", "--store", "postgres", "--runs", "200") },
+    { name: "chaos-redis-long", run: () => script("chaos", "--store", "redis", "--runs", "200") },
     { name: "crash-self-check", run: () => script("crash", "--self-check") },
     { name: "fuzz", run: () => script("fuzz", "--requests", "20000", "--seconds", "7200") },
     { name: "load", run: () => script("load") },
+    { name: "load-gateways-postgres", run: () => script("load", "--gateways", "2", "--store", "postgres") },
+    { name: "load-gateways-redis", run: () => script("load", "--gateways", "2", "--store", "redis") },
     { name: "large-output", run: () => script("large-output") },
     { name: "soak-local", run: () => script("soak", "--cycles", "2000") },
     { name: "soak-docker", run: () => script("soak", "--backend", "docker", "--cycles", "200", "--together", "20") },

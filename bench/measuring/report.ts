@@ -32,5 +32,6 @@ function showRatio(ratio: number): string {
 
 function show(value: number, unit: Result["unit"]): string {
   if (unit === "bytes") return `${Math.round(value).toLocaleString("en")} bytes`;
+  if (unit === "calls") return `${value.toFixed(2)} calls`;
   return value >= 1_000 ? `${(value / 1_000).toFixed(2)} µs` : `${value.toFixed(0)} ns`;
 }

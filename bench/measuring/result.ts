@@ -16,7 +16,7 @@ export interface Result {
   readonly ratioOfMedians: number;
   /** The maximum of `ratio`. `null`: for comparison only, never missed. */
   readonly limit: number | null;
-  readonly unit: "ns" | "bytes";
+  readonly unit: "ns" | "bytes" | "calls";
   readonly sides: readonly Side[];
   /** Of the rounds' ratios. */
   readonly spread: Summary;

@@ -5,6 +5,7 @@
 
 import { tmpdir } from "node:os";
 import { assembleFleet } from "../../packages/fleet/src/assemble-fleet.ts";
+import type { Backend } from "../../packages/fleet/src/backend/backend.ts";
 import type { FleetConfig } from "../../packages/fleet/src/config/fleet-config.ts";
 import { resolveSettings } from "../../packages/fleet/src/config/resolve-settings.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
@@ -20,6 +21,7 @@ export interface Opening {
   readonly store?: Store;
   readonly world?: World;
   readonly leakDetection?: FleetConfig["leakDetection"];
+  readonly limits?: FleetConfig["limits"];
 }
 
 export function openBenchFleet(opening: Opening = {}): Promise<Fleet> {
@@ -32,11 +34,17 @@ export function openBenchFleet(opening: Opening = {}): Promise<Fleet> {
       sessionLifetimeMs: 4 * HOUR_MS,
       housekeepingIntervalMs: HOUR_MS,
       orphanTimeoutMs: 4 * HOUR_MS,
-      limits: { max: 1_000_000 },
+      limits: { max: 1_000_000, ...opening.limits },
       leakDetection: opening.leakDetection,
     },
     {},
   );
   const store = opening.store ?? new MemoryStore(newMemoryTables(world));
   return assembleFleet({ settings, world, store, backend: new InstantBackend() });
+}
+
+/** The same with loops at their default intervals. Nothing idles long enough to be ended. */
+export function openRestingFleet(opening: { store: Store; world: World; backend: Backend }): Promise<Fleet> {
+  const config = { home: tmpdir(), backend: "memory", idleTimeoutMs: HOUR_MS, limits: { max: 1_000_000 } } as const;
+  return assembleFleet({ settings: resolveSettings(config, {}), ...opening });
 }

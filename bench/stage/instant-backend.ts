@@ -11,6 +11,7 @@ import type {
   Attachment,
   Backend,
   Created,
+  CreateSpec,
   EngineObject,
   Target,
   WorkspaceSight,
@@ -28,7 +29,7 @@ export class InstantBackend implements Backend {
   readonly markers: Markers = { write: async () => {}, list: async () => [], drop: async () => {} };
   #made = 0;
 
-  async create(): Promise<Created> {
+  async create(_spec: CreateSpec): Promise<Created> {
     this.#made += 1;
     return { ref: `instant:${this.#made}` as EngineRef, place: "home", workspace: "new" };
   }

@@ -9,6 +9,7 @@
  *   npm run chaos -- --backend local --runs 200       the same without an engine
  *   npm run chaos -- --quick                          a dozen faults, for CI
  *   npm run chaos -- --only engine                    one kind of fault: fleet, container, engine or process
+ *   npm run chaos -- --store postgres --runs 50       a shared store behind broken links (store/store-chaos.ts)
  *
  * READ faults/ for the faults, and stage/environment.ts for what must hold afterwards. The seed decides what is drawn; the
  * machine decides how long things take, so a seed does not replay a run exactly.
@@ -30,6 +31,7 @@ import { Tally } from "./stage/tally.ts";
 const FULL_RUN_KILLS = 150;
 const HITS_MIN = 20;
 const QUICK_KILLS = 6;
+const STORE_RUNS = 8;
 /** How often every other fault happens in a run that is not quick: once per this many kills, at least several times. */
 const KILLS_PER_ROUND = 50;
 const ROUNDS_MIN = 3;
@@ -37,6 +39,8 @@ const ROUNDS_MIN = 3;
 const { values } = parseArgs({
   options: {
     backend: { type: "string", default: "docker" },
+    store: { type: "string" },
+    keep: { type: "boolean", default: false },
     runs: { type: "string" },
     kills: { type: "string" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 1_000_000)) },
@@ -62,6 +66,7 @@ process.exitCode = await main();
 
 async function main(): Promise<number> {
   const { backend, only, quick } = values;
+  if (values.store !== undefined) return onStore(values.store);
   const kinds = KINDS[backend];
   if (kinds === undefined) return usage(`there is no chaos for the backend ${backend}`);
   const kills = Number(values.runs ?? values.kills ?? (quick ? QUICK_KILLS : 200));
@@ -81,6 +86,16 @@ async function main(): Promise<number> {
     return process.env.CI === "true" ? 1 : 0;
   }
   return report(environment, run, (performance.now() - startedAt) / 1_000);
+}
+
+async function onStore(store: string): Promise<number> {
+  const { isChaosStore, storeChaos } = await import("./store/store-chaos.ts");
+  const [runs, seed] = [Number(values.runs ?? STORE_RUNS), Number(values.seed)];
+  if (!isChaosStore(store)) return usage(`there is no chaos for the store ${store}`);
+  if (!Number.isInteger(runs) || runs < 1 || !Number.isInteger(seed))
+    return usage("--runs and --seed take whole numbers");
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, () => process.exit(130));
+  return storeChaos({ store, runs, seed, keep: values.keep });
 }
 
 /** A reason instead of an environment, where there is no engine. */
@@ -151,7 +166,7 @@ function report({ stages }: Environment, { tally, kills, is }: Run, seconds: num
 
 function usage(problem: string): number {
   console.error(
-    `${problem}\nusage: npm run chaos -- [--backend docker|local] [--runs N] [--seed S] [--only fleet|container|engine|process] [--quick]`,
+    `${problem}\nusage: npm run chaos -- [--backend docker|local] [--runs N] [--seed S] [--only fleet|container|engine|process] [--quick]\n       npm run chaos -- --store postgres|redis [--runs N] [--seed S] [--keep]`,
   );
   return 2;
 }

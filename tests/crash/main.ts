@@ -1,15 +1,16 @@
 /**
- * Killed processes: real Sandlot processes that share one SQLite store and one engine are killed (SIGKILL) and stopped
- * (SIGSTOP, often for longer than their session lives) in every state of a record, and nothing may go wrong.
+ * Killed processes: real Sandlot processes that share one store and one engine are killed (SIGKILL) and stopped
+ * (SIGSTOP, often for longer than their session lives) in every state of a record, and nothing may go wrong. A store on
+ * a server has the same happen to its server.
  *
- *   npm run crash -- --cycles N [--seed S] [--processes P] [--keep]
+ *   npm run crash -- --cycles N [--store sqlite|postgres|redis] [--seed S] [--processes P] [--keep]
  *   npm run crash -- --plant double         one planted violation; it must be reported, and the exit code is 1
  *   npm run crash -- --self-check           all of them (plants.ts), one run each; fails if one goes unnoticed
  *
  *   main ──stdin, stdout, signals──▶ child × P ──unix socket──▶ engine process (ledger, checks, faults, traps)
- *     └──────────────── reads ─────────▶ fleet.db ◀──────────────────┘
+ *     └──────────────── reads ─────────▶ database ◀──────────────────┘
  *
- * READ control/cycles.ts for the faults of the children, engine-process/checks.ts for what must hold at every effect,
+ * READ control/cycles.ts for the faults of the children and the server, engine-process/checks.ts for what must hold at every effect,
  * control/final-checks.ts for what must hold at the end.
  *
  * The seed decides what is drawn; with real processes the machine decides who draws first, so a seed does not replay. A
@@ -23,8 +24,13 @@ import { spawnSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { parseArgs } from "node:util";
 import { type CrashOptions, CrashRun } from "./control/crash-run.ts";
+import { Cycles } from "./control/cycles.ts";
 import { STATES } from "./control/states.ts";
+import { Steering } from "./control/steering.ts";
+import { Tally } from "./control/tally.ts";
+import { openDatabase, parseStoreName } from "./database/open-database.ts";
 import { PLANTS, parsePlant } from "./plants.ts";
+import { timesWith } from "./settings.ts";
 
 /** From this many cycles on, every state must have been hit this often: fewer would prove little. */
 const FULL_RUN_CYCLES = 1_000;
@@ -36,6 +42,7 @@ const { values } = parseArgs({
     cycles: { type: "string", default: "60" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 1_000_000)) },
     processes: { type: "string", default: "4" },
+    store: { type: "string", default: "sqlite" },
     plant: { type: "string" },
     keep: { type: "boolean", default: false },
     "self-check": { type: "boolean", default: false },
@@ -52,8 +59,15 @@ async function run(): Promise<number> {
     processes: wholeNumber("processes", values.processes, 3),
     plant: parsePlant(values.plant),
   };
+  const storeName = parseStoreName(values.store);
   const startedAt = performance.now();
-  const crashRun = new CrashRun(options);
+  const tally = new Tally();
+  const crashRun = new CrashRun({
+    ...{ options, tally },
+    openDatabase: (directory) => openDatabase(storeName, directory),
+    harm: (scene, { server, address }) =>
+      new Cycles({ ...scene, ...timesWith(address), server, steering: new Steering(scene) }),
+  });
   process.on("exit", () => crashRun.endNow());
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
@@ -62,10 +76,9 @@ async function run(): Promise<number> {
     });
   }
   console.log(
-    `crash: ${options.cycles} cycles, seed ${options.seed}, ${options.processes} processes, in ${crashRun.directory}`,
+    `crash on ${storeName}: ${options.cycles} cycles, seed ${options.seed}, ${options.processes} processes, in ${crashRun.directory}`,
   );
   const done = await crashRun.execute();
-  const { tally } = crashRun;
   if (done >= FULL_RUN_CYCLES) {
     for (const state of STATES) {
       if (tally.hits.kills[state] < HITS_MIN)
@@ -77,7 +90,12 @@ async function run(): Promise<number> {
   for (const violation of tally.violations) console.log(`VIOLATION ${violation}`);
   const isClean = tally.violations.length === 0;
   if (isClean && !values.keep) crashRun.removeDirectory();
-  else console.log(`kept: ${crashRun.directory} (engine.log, child-N.log, store/fleet.db)`);
+  else console.log(`kept: ${crashRun.directory} (engine.log, child-N.log, the database)`);
+  const { killed, stopped, "stopped long": stoppedLong } = tally.serverFaults;
+  if (killed + stopped + stoppedLong > 0)
+    console.log(
+      `server: ${killed} times killed, ${stopped} stopped, ${stoppedLong} stopped beyond a session's lifetime`,
+    );
   console.log(
     `${done} cycles, ${tally.kills} kills, ${tally.stops} stops (${tally.longStops} beyond a session's lifetime), ` +
       `${tally.acquires} acquires, ${tally.writes} acknowledged writes, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,

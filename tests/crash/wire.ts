@@ -80,6 +80,10 @@ export interface ControlCalls {
   trap(trap: Trap | null): void;
   /** The decision about a waiting call. `drop`: it never takes effect and never gets a response. */
   decide(held: number, decision: { readonly kind: "go" | "drop"; readonly afterMs: number }): void;
+  /** These processes of the database, with their children, end if main does not end them. Replaces the earlier ones. */
+  guard(pids: readonly number[]): void;
+  /** The store may have lost acknowledged commits, until told otherwise: some violations are counted only. */
+  rewinding(isRewinding: boolean): void;
   paused(name: string): void;
   resumed(name: string): void;
   /** No more faults; waiting calls go on. Resolves when no call of a process that is gone is pending. */
@@ -143,6 +147,10 @@ export type Note =
   | { readonly note: "ack"; readonly owner: string; readonly token: string; readonly generation: number }
   | { readonly note: "leased" | "released"; readonly owner: string; readonly sandboxId: string }
   | { readonly note: "violation"; readonly what: string }
+  /** Steps of the store since the last such note, and the longest of them. */
+  | { readonly note: "steps"; readonly count: number; readonly worstMs: number }
+  /** A step of the store took longer than its deadline, beside the time in which the child could not run. */
+  | { readonly note: "slow-step"; readonly name: string; readonly ms: number; readonly allowedMs: number }
   | { readonly note: "finished" }
   | { readonly note: "closed" };
 

@@ -3,6 +3,7 @@
  * against a nonce. Meanwhile idle event streams and terminals are held, and one client reads nothing.
  *
  *   npm run load -- --seconds 60 --clients 200 --threads 200 --users 20 --backend local
+ *   npm run load -- --gateways 2 --store postgres     several gateways and a rolling restart (gateways.ts)
  *
  * Prints latencies. Fails on any error, any wrong output, any lost stream, and anything left behind.
  */
@@ -24,8 +25,24 @@ const { values } = parseArgs({
     streams: { type: "string", default: "1000" },
     terminals: { type: "string", default: "200" },
     backend: { type: "string", default: "local" },
+    gateways: { type: "string" },
+    store: { type: "string", default: "sqlite" },
   },
 });
+if (values.gateways !== undefined) {
+  const { gatewaysUnderLoad } = await import("./gateways.ts");
+  const asked = (name: "clients" | "threads", otherwise: number) =>
+    process.argv.includes(`--${name}`) ? Number(values[name]) : otherwise;
+  const [gateways, seconds] = [Number(values.gateways), Number(values.seconds)];
+  const options = {
+    gateways,
+    seconds,
+    store: values.store,
+    clients: asked("clients", 16),
+    threads: asked("threads", 32),
+  };
+  process.exit(await gatewaysUnderLoad(options));
+}
 const [seconds, clientCount, threadCount, userCount, streamCount, terminalCount] = (
   ["seconds", "clients", "threads", "users", "streams", "terminals"] as const
 ).map((name) => Number(values[name])) as [number, number, number, number, number, number];

@@ -11,14 +11,17 @@ import { flushCompileCache } from "node:module";
 import type { InstanceId } from "@sandlot/contract";
 import { assembleFleet } from "../../../packages/fleet/src/assemble-fleet.ts";
 import type { Fleet } from "../../../packages/fleet/src/fleet.ts";
-import { openSqliteStore } from "../../../packages/fleet/src/store/sqlite/sqlite-store.ts";
+import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import { CrashBackend } from "../backend-client/crash-backend.ts";
+import { patiently } from "../database/patiently.ts";
+import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
 import { settingsFor } from "../settings.ts";
 import { type Command, readLines } from "../wire.ts";
 import { Report } from "./report.ts";
+import { timedStore } from "./timed-store.ts";
 import { misbehave } from "./violations.ts";
 import { Workload } from "./workload.ts";
 
@@ -30,21 +33,32 @@ const {
   CRASH_PLANT,
   CRASH_LOG = "",
   CRASH_HOME = "",
+  CRASH_STEP_MS,
+  CRASH_LOSES_COMMITS,
 } = process.env;
 const WORKERS = 3;
 
-const report = new Report(CRASH_LOG);
+const report = new Report(CRASH_LOG, CRASH_LOSES_COMMITS === "yes");
 let fleet: Fleet | null = null;
 let workload: Workload | null = null;
 let isClosing = false;
 
 async function go(): Promise<void> {
   const world = systemWorld();
-  const settings = settingsFor(CRASH_HOME, CRASH_STORE);
+  const settings = settingsFor(CRASH_HOME, parseAddress(CRASH_STORE));
   const random = new Random(Number(CRASH_SEED), 3);
   const backend = await CrashBackend.open(CRASH_SOCKET, CRASH_NAME, () => process.exit(isClosing ? 0 : 3));
-  const store = await openSqliteStore({ path: CRASH_STORE, world });
-  fleet = await assembleFleet({ settings, world, store, backend, instanceId: CRASH_NAME as InstanceId });
+  const instanceId = CRASH_NAME as InstanceId;
+  fleet = await patiently(
+    async () => {
+      const store = timed(await openStore(settings.store, world));
+      return assembleFleet({ settings, world, store, backend, instanceId }).catch(async (error: unknown) => {
+        await store.close();
+        throw error;
+      });
+    },
+    (text) => report.log(text),
+  );
   fleet.events.on(() => backend.engine.tell("doubted", []), "instance-doubted");
   fleet.events.on((event) => report.log(JSON.stringify(event)));
   fleet.events.on((event) => {
@@ -54,6 +68,10 @@ async function go(): Promise<void> {
   report.note({ note: "open" });
   workload.start(WORKERS);
   void misbehave(parsePlant(CRASH_PLANT), { fleet, backend, settings, report });
+}
+
+function timed(store: Store): Store {
+  return CRASH_STEP_MS === undefined ? store : timedStore(store, Number(CRASH_STEP_MS), report);
 }
 
 async function close(destroy: boolean): Promise<void> {

@@ -27,13 +27,18 @@ const ORDINARY = new Set([
 /** Errors that only a use may get: an acquire gets the present sandbox. */
 const ORDINARY_FOR_USE = new Set(["stale_generation"]);
 const USES = new Set(["write", "read"]);
+/** Errors where the database may lose what it acknowledged. */
+const ORDINARY_AFTER_LOSS = new Set(["store_recovering"]);
 
 export class Report {
   readonly #log: number;
+  readonly #losesCommits: boolean;
   #calls = 0;
 
-  constructor(logPath: string) {
+  /** `losesCommits`: the run lets its database lose what it acknowledged. */
+  constructor(logPath: string, losesCommits: boolean) {
     this.#log = openSync(logPath, "a");
+    this.#losesCommits = losesCommits;
   }
 
   note(note: Note): void {
@@ -49,6 +54,11 @@ export class Report {
     this.note({ note: "violation", what });
   }
 
+  #isOrdinary(kind: string, error: string): boolean {
+    if (error === "aborted" || ORDINARY.has(error)) return true;
+    return (USES.has(kind) && ORDINARY_FOR_USE.has(error)) || (this.#losesCommits && ORDINARY_AFTER_LOSS.has(error));
+  }
+
   /** Follows a call from start to end. `null`: it failed; an unexpected failure is reported. */
   async call<T>(kind: string, owner: string, deadlineMs: number, work: () => Promise<T>): Promise<T | null> {
     this.#calls += 1;
@@ -60,7 +70,7 @@ export class Report {
       return await work();
     } catch (thrown) {
       error = nameOf(thrown);
-      if (!isOrdinary(kind, error)) this.violation(`${kind} of ${owner} failed oddly: ${describe(thrown)}`);
+      if (!this.#isOrdinary(kind, error)) this.violation(`${kind} of ${owner} failed oddly: ${describe(thrown)}`);
       return null;
     } finally {
       const ms = Math.round(performance.now() - startedAt);
@@ -68,10 +78,6 @@ export class Report {
       this.note({ note: "settle", call, ms, error });
     }
   }
-}
-
-function isOrdinary(kind: string, error: string): boolean {
-  return error === "aborted" || ORDINARY.has(error) || (USES.has(kind) && ORDINARY_FOR_USE.has(error));
 }
 
 function nameOf(error: unknown): string {

@@ -1,32 +1,29 @@
 /**
  * The cycles of a run: each takes one child, in a rarely hit state or at random, and kills it or stops it, sometimes
- * for longer than a session lives.
+ * for longer than a session lives. Where the database is a server, some cycles harm the server instead.
  *
  * Invariant: at least two children are at work at any time, so that one can notice the death of another.
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Store } from "../../../packages/fleet/src/store/store.ts";
-import type { Random } from "../../simulation/schedule/random.ts";
-import type { EngineConnection } from "../backend-client/engine-connection.ts";
-import { RECORDS_MAX, SESSION_LIFETIME_MS } from "../settings.ts";
+import type { StoreServer } from "../database/database.ts";
+import { RECORDS_MAX } from "../settings.ts";
 import type { Child } from "./child-process.ts";
+import type { Harm, Scene } from "./crash-run.ts";
+import { ServerFaults } from "./server-faults.ts";
 import { faultsOf, type StateHit, statesOf } from "./states.ts";
 import type { Caught, Steering } from "./steering.ts";
-import type { Tally } from "./tally.ts";
-import type { Workers } from "./workers.ts";
 
-export interface CyclesParts {
-  readonly workers: Workers;
+export interface CyclesParts extends Pick<Scene, "workers" | "engine" | "store" | "tally" | "random" | "processes"> {
   readonly steering: Steering;
-  readonly engine: EngineConnection;
-  readonly store: Store;
-  readonly tally: Tally;
-  readonly random: Random;
-  readonly processes: number;
+  /** `null`: the database is a file. */
+  readonly server: StoreServer | null;
+  readonly sessionLifetimeMs: number;
 }
 
 const KILL_SHARE = 0.68;
+/** Of the cycles, where there is a server. */
+const SERVER_SHARE = 0.12;
 const STEERED_SHARE = 0.75;
 const LONG_STOP_SHARE = 0.35;
 /** Of the calls of a killed or stopped process, how many get lost, and how many land late. */
@@ -38,12 +35,17 @@ const AT_WORK_MIN = 2;
 /** How many processes beyond the requested number may exist while others are stopped. */
 const STILL_MAX = 2;
 
-export class Cycles {
+export class Cycles implements Harm {
   readonly #parts: CyclesParts;
   readonly #resumptions = new Map<Child, NodeJS.Timeout>();
+  readonly #serverFaults: ServerFaults | null;
 
   constructor(parts: CyclesParts) {
     this.#parts = parts;
+    const { server, tally, random, sessionLifetimeMs } = parts;
+    const onChanged = () => parts.engine.tell("guard", [server?.pids() ?? []]);
+    this.#serverFaults =
+      server === null ? null : new ServerFaults({ server, tally, random, sessionLifetimeMs, onChanged });
   }
 
   /** Resolves with the number of cycles: fewer than requested when a violation was found. */
@@ -64,13 +66,15 @@ export class Cycles {
     return done;
   }
 
-  /** Continues all stopped children. */
-  heal(): void {
+  /** Continues all stopped children, and the server. */
+  async heal(): Promise<void> {
+    await this.#serverFaults?.heal();
     for (const child of [...this.#resumptions.keys()]) this.#resume(child);
   }
 
   async #cycle(): Promise<boolean> {
     const { workers, steering, tally, random } = this.#parts;
+    if (this.#serverFaults !== null && random.chance(SERVER_SHARE)) return this.#serverFaults.strike();
     const isKill = random.chance(KILL_SHARE);
     const isEligible = (child: Child) => this.#isEligible(child, isKill);
     const state = random.chance(STEERED_SHARE) ? tally.scarce(random) : null;
@@ -106,15 +110,13 @@ export class Cycles {
   }
 
   async #stop(child: Child): Promise<void> {
-    const { engine, tally, random } = this.#parts;
+    const { engine, tally, random, sessionLifetimeMs } = this.#parts;
     await engine.ask("paused", [child.name]);
     const states = await this.#standstill(child);
     tally.hit("stops", states);
     const isLong = random.chance(LONG_STOP_SHARE);
     if (isLong) tally.longStops += 1;
-    const ms = isLong
-      ? random.between(SESSION_LIFETIME_MS + 100, SESSION_LIFETIME_MS + 1_200)
-      : random.between(20, 600);
+    const ms = isLong ? random.between(sessionLifetimeMs + 100, sessionLifetimeMs + 1_200) : random.between(20, 600);
     this.#resumptions.set(
       child,
       setTimeout(() => this.#resume(child), ms),

@@ -7,12 +7,11 @@
  *   leave    all but one close and hand over; the last one closes with `destroy`, and nothing is left
  */
 
-import { readdirSync } from "node:fs";
-import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isHeld } from "../../../packages/fleet/src/store/record.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
+import type { Database } from "../database/database.ts";
 import { ownerOf, THREADS } from "../settings.ts";
 import type { Command } from "../wire.ts";
 import type { Child } from "./child-process.ts";
@@ -26,8 +25,7 @@ export interface FinalParts {
   readonly store: Store;
   readonly tally: Tally;
   readonly signals: Signals;
-  readonly storePath: string;
-  readonly storeDirectory: string;
+  readonly database: Database;
 }
 
 /** Longer than a deadline with its slack, and than the grace period of orphans with the time to remove them. */
@@ -51,7 +49,7 @@ export async function finalChecks(parts: FinalParts): Promise<void> {
   if (passed()) await close(parts, last, true);
   if (passed()) await checkNothingLeft(parts);
   if (passed()) await checkWrites(parts, "after everything has ended");
-  checkFile(parts);
+  for (const problem of await parts.database.problems()) tally.violated(problem);
 }
 
 /** A child finishes when everything it awaits has settled: a call that is open then, or later, never will. */
@@ -125,7 +123,7 @@ async function disagreements({ workers, engine, store }: FinalParts): Promise<re
   ];
 }
 
-async function checkNothingLeft({ engine, store, tally, storeDirectory }: FinalParts): Promise<void> {
+async function checkNothingLeft({ engine, store, tally }: FinalParts): Promise<void> {
   const dump = await engine.ask("dump", []);
   const owners = new Set(THREADS.map(ownerOf));
   for (const { ref } of dump.objects) tally.violated(`${ref} is left`);
@@ -134,9 +132,6 @@ async function checkNothingLeft({ engine, store, tally, storeDirectory }: FinalP
   for (const { owner } of dump.workspaces) if (!owners.has(owner)) tally.violated(`the workspace of ${owner} is left`);
   for (const { sandboxId, state } of await store.list()) tally.violated(`record ${sandboxId} is left as ${state}`);
   for (const { instance } of await store.sessions()) tally.violated(`the session of ${instance} is left`);
-  for (const name of readdirSync(storeDirectory)) {
-    if (!/^fleet\.db(-wal|-shm|\.epoch)?$/.test(name)) tally.violated(`${name} is left beside the store`);
-  }
 }
 
 /** Every acknowledged write, of every thread that was not deleted since. */
@@ -149,18 +144,5 @@ async function checkWrites({ engine, tally }: FinalParts, when: string): Promise
     const lost = [...tokens].filter((token) => !present.has(token) && !purged.has(token));
     if (lost.length > 0)
       tally.violated(`${when}: ${owner} has lost ${lost.length} acknowledged writes, such as ${lost[0]}`);
-  }
-}
-
-function checkFile({ storePath, tally }: FinalParts): void {
-  const db = new DatabaseSync(storePath, { readOnly: true });
-  try {
-    const answers = db
-      .prepare("PRAGMA integrity_check")
-      .all()
-      .map((row) => String(row.integrity_check));
-    if (answers.join() !== "ok") tally.violated(`the database is damaged: ${answers.join("; ")}`);
-  } finally {
-    db.close();
   }
 }

@@ -4,6 +4,9 @@ import type { Random } from "../../simulation/schedule/random.ts";
 import type { Note } from "../wire.ts";
 import { STATES, type StateHit } from "./states.ts";
 
+/** `stopped long`: beyond a session's lifetime. */
+export type ServerFault = "killed" | "stopped" | "stopped long";
+
 export class Tally {
   readonly violations: string[] = [];
   /** By thread: every acknowledged write. */
@@ -13,12 +16,20 @@ export class Tally {
   kills = 0;
   stops = 0;
   longStops = 0;
+  readonly serverFaults: Record<ServerFault, number> = { killed: 0, stopped: 0, "stopped long": 0 };
   acquires = 0;
+  steps = 0;
+  worstStepMs = 0;
   writes = 0;
 
   hit(action: "kills" | "stops", states: Iterable<StateHit>): void {
     this[action] += 1;
     for (const state of states) this.hits[action][state] += 1;
+  }
+
+  stepped(count: number, worstMs: number): void {
+    this.steps += count;
+    this.worstStepMs = Math.max(this.worstStepMs, worstMs);
   }
 
   violated(what: string): void {
@@ -46,6 +57,13 @@ export class Tally {
     const mean = STATES.reduce((sum, state) => sum + hits[state], 0) / STATES.length;
     const most = random.chance(0.5) ? rarest : mean;
     return random.pick(STATES.filter((state) => hits[state] <= most));
+  }
+
+  progress(): string {
+    const { killed, ...stopped } = this.serverFaults;
+    const stops = Object.values(stopped).reduce((sum, count) => sum + count, 0);
+    const server = killed + stops === 0 ? "" : `, server killed ${killed} and stopped ${stops} times`;
+    return `${this.kills + this.stops} cycles, ${this.kills} kills, ${this.stops} stops${server}`;
   }
 
   table(): string {

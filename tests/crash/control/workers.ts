@@ -14,7 +14,7 @@ import type { Tally } from "./tally.ts";
 
 export interface CrewOptions {
   readonly program: string;
-  readonly environment: Readonly<Record<string, string>>;
+  environment(name: string): Readonly<Record<string, string>>;
   readonly directory: string;
   readonly random: Random;
   readonly tally: Tally;
@@ -24,6 +24,8 @@ export interface CrewOptions {
 const RESERVE = 2;
 /** How much later than its deadline a call may settle: the machine is small, and a stopped peer can hold the store. */
 const SLACK_MS = 3_000;
+/** The same for a step of the store, whose deadline is the client's own. */
+const STEP_SLACK_MS = 400;
 /** This share of children is spared for a while. */
 const PROTECTED_SHARE = 0.25;
 const PROTECTED_MS = 6_000;
@@ -75,14 +77,14 @@ export class Workers {
   }
 
   #load(): void {
-    const { environment, directory, program, random } = this.#options;
+    const { directory, program, random } = this.#options;
     this.#count += 1;
     const name = `child-${this.#count}`;
     const logPath = `${directory}/${name}.log`;
     const own = { CRASH_NAME: name, CRASH_LOG: logPath, CRASH_SEED: String(random.bits()) };
     const child = new Child({
       ...{ name, program, logPath },
-      environment: { ...environment, ...own },
+      environment: { ...this.#options.environment(name), ...own },
       onNote: (from, note) => this.#take(from, note),
       onExit: (from, code, signal) => this.#exited(from, code, signal),
     });
@@ -94,6 +96,8 @@ export class Workers {
     if (note.note === "start") child.calls.set(note.call, { ...note, startedAt: performance.now() });
     else if (note.note === "settle") this.#settled(child, note);
     else if (note.note === "ack") tally.acknowledge(note);
+    else if (note.note === "steps") tally.stepped(note.count, note.worstMs);
+    else if (note.note === "slow-step") this.#slowStep(child, note);
     else if (note.note === "violation") tally.violated(`${child.name}: ${note.what}`);
     else if (note.note === "leased" || note.note === "released") this.#lastHolder.set(note.sandboxId, child.name);
     signals.emit({ child, what: note.note });
@@ -110,6 +114,12 @@ export class Workers {
       this.#options.tally.violated(
         `${child.name}: ${kind} of ${owner} settled ${Math.round(lateMs)} ms after its deadline`,
       );
+  }
+
+  #slowStep(child: Child, { name, ms, allowedMs }: Extract<Note, { note: "slow-step" }>): void {
+    const lateMs = ms - allowedMs - child.pausedSince(performance.now() - ms);
+    if (lateMs > STEP_SLACK_MS)
+      this.#options.tally.violated(`${child.name}: the step ${name} took ${Math.round(ms)} ms of ${allowedMs} allowed`);
   }
 
   #exited(child: Child, code: number | null, signal: string | null): void {

@@ -31,6 +31,8 @@ export class Checks {
   readonly #announcements: Announcements;
   readonly #attachments: ReadonlyMap<number, AttachmentOf>;
   readonly #violated: (what: string) => void;
+  readonly #excused: (kind: string, what: string) => void;
+  #isRewinding = false;
   /** By thread: every token that took effect and was not deleted with its thread. */
   readonly #written = new Map<string, Set<string>>();
   readonly #purged = new Set<string>();
@@ -43,12 +45,27 @@ export class Checks {
     announcements: Announcements;
     attachments: ReadonlyMap<number, AttachmentOf>;
     violated: (what: string) => void;
+    excused: (kind: string, what: string) => void;
   }) {
+    this.#excused = parts.excused;
     this.#ledger = parts.ledger;
     this.#store = parts.store;
     this.#announcements = parts.announcements;
     this.#attachments = parts.attachments;
     this.#violated = parts.violated;
+  }
+
+  rewinding(isRewinding: boolean): void {
+    this.#isRewinding = isRewinding;
+  }
+
+  /**
+   * Between a loss and the new epoch two sandboxes of a thread are possible, as the promise of such a store says. An
+   * intent that was acknowledged before the loss may be carried out although its record is gone.
+   */
+  #violatedUnlessRewinding(kind: string, what: string): void {
+    if (this.#isRewinding) this.#excused(kind, what);
+    else this.#violated(what);
   }
 
   get purgedTokens(): ReadonlySet<string> {
@@ -80,7 +97,10 @@ export class Checks {
       this.#violated(`two threads in one sandbox: ${[...object.writers].join(", ")} (${by})`);
     for (const other of this.#ledger.objects.values()) {
       if (other === object || !other.alive || !other.writers.has(owner)) continue;
-      this.#violated(`two sandboxes for ${owner}: ${by}, while ${other.ref} generation ${other.generation} is in use`);
+      this.#violatedUnlessRewinding(
+        "two sandboxes",
+        `two sandboxes for ${owner}: ${by}, while ${other.ref} generation ${other.generation} is in use`,
+      );
     }
   }
 
@@ -102,7 +122,10 @@ export class Checks {
     const record = await this.#recordOf(sandboxId);
     if (record === undefined || this.#isDisturbed(peer)) return;
     if (record === null)
-      this.#violated(`${peer.name} makes ${sandboxId} generation ${generation}, which no record knows`);
+      this.#violatedUnlessRewinding(
+        "made without a record",
+        `${peer.name} makes ${sandboxId} generation ${generation}, which no record knows`,
+      );
     else if (record.state === "ready") this.#violated(`${peer.name} makes ${sandboxId} again, which is ready`);
   }
 
@@ -113,7 +136,8 @@ export class Checks {
     const users = await this.#usersOf(object);
     if (!object.alive) return;
     const what = `${peer.name} destroys ${object.ref} (${sandboxId})`;
-    if (record?.state !== "stopping") this.#violated(`${what}, whose record is ${record?.state ?? "absent"}`);
+    if (record === null) this.#violatedUnlessRewinding("destroyed without a record", `${what}, whose record is absent`);
+    else if (record.state !== "stopping") this.#violated(`${what}, whose record is ${record.state}`);
     if (users.length > 0 && !this.#announcements.allow("force", [...object.writers], object.landedAt))
       this.#violated(`${what}, stopped as ${record?.reason}, while ${users.join(" and ")} use it`);
   }

@@ -11,7 +11,7 @@ import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import { EngineLedger, type SimObject } from "../../simulation/engine/ledger.ts";
 import { Random } from "../../simulation/schedule/random.ts";
 import type { Plant } from "../plants.ts";
-import { FLEET, SESSION_LIFETIME_MS } from "../settings.ts";
+import { FLEET } from "../settings.ts";
 import type { EngineCalls, EngineDump, Method } from "../wire.ts";
 import { Announcements } from "./announcements.ts";
 import { Checks } from "./checks.ts";
@@ -22,6 +22,7 @@ import { Traps } from "./traps.ts";
 
 export interface EngineOptions {
   readonly store: Store;
+  readonly sessionLifetimeMs: number;
   readonly seed: number;
   readonly plant: Plant | null;
   readonly logPath: string;
@@ -42,12 +43,14 @@ export class Engine {
   readonly #effects: ReturnType<typeof effectsOf>;
   readonly #counts: Record<string, number> = {};
   readonly #logPath: string;
+  readonly #sessionLifetimeMs: number;
   #log: string[] = [];
 
   constructor(options: EngineOptions) {
     const { seed, plant, store, onHeld, onViolation, logPath } = options;
     this.plant = plant;
     this.#logPath = logPath;
+    this.#sessionLifetimeMs = options.sessionLifetimeMs;
     this.random = new Random(seed, 1);
     this.#faults = new Faults(new Random(seed, 2));
     this.traps = new Traps((held, name, method) => {
@@ -59,8 +62,12 @@ export class Engine {
       this.flush();
       onViolation(what);
     };
+    const excused = (kind: string, what: string) => {
+      this.note(`EXCUSED ${what}`);
+      this.#counts[`excused: ${kind}`] = (this.#counts[`excused: ${kind}`] ?? 0) + 1;
+    };
     const { ledger, announcements, attachments } = this;
-    this.checks = new Checks({ ledger, store, announcements, attachments, violated });
+    this.checks = new Checks({ ledger, store, announcements, attachments, violated, excused });
     this.#effects = effectsOf(this);
     ledger.onDied((object) => this.#tellDeath(object));
     setInterval(() => this.flush(), 500).unref();
@@ -122,7 +129,7 @@ export class Engine {
     for (const peer of this.#named(name)) {
       const now = performance.now();
       // Below this it cannot have been declared dead; above, its holds are in doubt until it has asked the store.
-      if (peer.pausedAt !== null && now - peer.pausedAt > SESSION_LIFETIME_MS / 3) peer.doubt();
+      if (peer.pausedAt !== null && now - peer.pausedAt > this.#sessionLifetimeMs / 3) peer.doubt();
       peer.pausedAt = null;
       peer.disturbedAt = now;
     }

@@ -5,21 +5,28 @@
  * end itself) and then itself.
  */
 
+import { readFileSync } from "node:fs";
 import { createServer, type Socket } from "node:net";
-import { openSqliteStore } from "../../../packages/fleet/src/store/sqlite/sqlite-store.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { patiently } from "../database/patiently.ts";
+import { openStore, parseAddress } from "../database/store-address.ts";
 import { parsePlant } from "../plants.ts";
+import { timesWith } from "../settings.ts";
 import { type ControlCalls, type EngineCalls, encodeError, type Push, type Request, readLines } from "../wire.ts";
 import { Engine } from "./engine.ts";
 import { Peer } from "./peer.ts";
 
 const { CRASH_SOCKET = "", CRASH_STORE = "", CRASH_SEED = "1", CRASH_PLANT, CRASH_LOG = "" } = process.env;
 
-const store = await openSqliteStore({ path: CRASH_STORE, world: systemWorld() });
+const address = parseAddress(CRASH_STORE);
+const store = await patiently(() => openStore(address, systemWorld()));
 let control: Peer | null = null;
+/** Processes of the database, which main has started and not ended. */
+let guarded: readonly number[] = [];
 const toMain = (push: Push) => control?.send(push);
 const engine = new Engine({
   store,
+  sessionLifetimeMs: timesWith(address).sessionLifetimeMs,
   seed: Number(CRASH_SEED),
   plant: parsePlant(CRASH_PLANT),
   logPath: CRASH_LOG,
@@ -34,6 +41,10 @@ const orders: { [M in keyof ControlCalls]: (peer: Peer, ...args: Parameters<Cont
   },
   trap: (_, trap) => engine.traps.set(trap),
   decide: (_, held, decision) => engine.traps.decide(held, decision),
+  guard: (_, pids) => {
+    guarded = pids;
+  },
+  rewinding: (_, isRewinding) => engine.checks.rewinding(isRewinding),
   paused: (_, name) => engine.paused(name),
   resumed: (_, name) => engine.resumed(name),
   heal: () => engine.heal(),
@@ -62,10 +73,19 @@ function serve(socket: Socket): void {
   readLines<Request>(socket, (request) => void answer(peer, request));
 }
 
+function childrenOf(pid: number): readonly number[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    return text.trim().split(/\s+/).filter(Boolean).map(Number);
+  } catch {
+    return [];
+  }
+}
+
 function end(): never {
   engine.flush();
-  for (const { pid, isOpen } of engine.peers) {
-    if (!isOpen || pid === 0) continue;
+  const children = [...engine.peers].filter(({ pid, isOpen }) => isOpen && pid !== 0).map(({ pid }) => pid);
+  for (const pid of [...children, ...guarded.flatMap((first) => [first, ...childrenOf(first)])]) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {

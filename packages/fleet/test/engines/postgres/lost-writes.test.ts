@@ -192,7 +192,7 @@ describe("a dump", () => {
       for (let n = 0; n < 20; n += 1) await client.write({ [`record/${n}`]: "A", [`home/${n}`]: "here" });
       const page = await client.rows.scan(null, 100, patience());
       await client.rows.close();
-      const dump = server.run(
+      const dump = await server.run(
         "pg_dump",
         "-h",
         server.directory,
@@ -235,7 +235,7 @@ describe("a dump", () => {
     await using client = await openClient(server.settings({ schema }));
     const first = await client.write({ "record/a": "A" });
     const page = await client.rows.scan(null, 100, patience());
-    const dump = server.run(
+    const dump = await server.run(
       "pg_dump",
       "-h",
       server.directory,

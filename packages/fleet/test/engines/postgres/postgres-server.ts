@@ -5,18 +5,22 @@
  * Debian's package keeps the programs outside the PATH, one directory per version. The newest is used.
  */
 
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
 import { appendFileSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { promisify } from "node:util";
 import pg from "pg";
 import type { PostgresSettings } from "../../../src/store/postgres/settings.ts";
 
 const DEBIAN = "/usr/lib/postgresql";
 /** A server that does not answer by then is broken. */
 const START_MS = 60_000;
+/** A dump. */
+const OUTPUT_MAX_BYTES = 100_000_000;
 
 export interface ServerOptions {
   /** Lines of postgresql.conf. */
@@ -37,7 +41,7 @@ export function missingPostgres(): string | null {
 
 export async function startPostgres(options: ServerOptions = {}): Promise<PostgresServer> {
   const server = new PostgresServer(await freePort());
-  server.initialize(options);
+  await server.initialize(options);
   await server.start();
   if (options.standbyOf === undefined) {
     await server.admin("CREATE ROLE app LOGIN PASSWORD 'right'");
@@ -77,13 +81,26 @@ export class PostgresServer implements AsyncDisposable {
     };
   }
 
-  initialize({ settings = {}, hba, standbyOf }: ServerOptions): void {
+  async initialize({ settings = {}, hba, standbyOf }: ServerOptions): Promise<void> {
     if (standbyOf === undefined) {
       const args = ["-D", this.data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--no-locale"];
-      this.run("initdb", ...args, "--no-sync");
+      await this.run("initdb", ...args, "--no-sync");
     } else {
       const { directory, port } = standbyOf;
-      this.run("pg_basebackup", "-D", this.data, "-h", directory, "-p", `${port}`, "-U", "admin", "-R", "-c", "fast");
+      await this.run(
+        "pg_basebackup",
+        "-D",
+        this.data,
+        "-h",
+        directory,
+        "-p",
+        `${port}`,
+        "-U",
+        "admin",
+        "-R",
+        "-c",
+        "fast",
+      );
     }
     if (hba !== undefined) this.write("pg_hba.conf", ["local all admin trust", ...hba].join("\n"));
     const own = {
@@ -185,13 +202,11 @@ export class PostgresServer implements AsyncDisposable {
     }
   }
 
-  run(name: string, ...args: readonly string[]): string {
-    return execFileSync(program(name), [...args], {
-      ...account(),
-      cwd: this.directory,
-      encoding: "utf8",
-      stdio: "pipe",
-    });
+  /** A test may serve the links of the server meanwhile, so this thread stays free. */
+  async run(name: string, ...args: readonly string[]): Promise<string> {
+    const { uid, gid } = account();
+    const options = { uid, gid, cwd: this.directory, maxBuffer: OUTPUT_MAX_BYTES };
+    return (await promisify(execFile)(program(name), [...args], options)).stdout;
   }
 
   /** Runs the text of a dump. */
@@ -203,7 +218,7 @@ export class PostgresServer implements AsyncDisposable {
   async dispose(): Promise<void> {
     this.signal("SIGCONT");
     await this.stop("immediate");
-    rmSync(this.directory, { recursive: true, force: true });
+    await rm(this.directory, { recursive: true, force: true });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
