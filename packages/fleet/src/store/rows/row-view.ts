@@ -48,11 +48,7 @@ export class RowsNeeded extends Error {
 }
 
 /** The step searches in all rows, and the mirror may be old. */
-export class MirrorNeeded extends Error {
-  constructor() {
-    super("rows to be scanned first");
-  }
-}
+export class MirrorNeeded extends Error {}
 
 export interface RowViewOptions {
   readonly mirror: RowMirror;
