@@ -228,10 +228,7 @@ export class Transport {
     if (body !== undefined) init.body = body as NonNullable<RequestInit["body"]>;
     if (body instanceof ReadableStream) init.duplex = "half";
     if (signal !== undefined) init.signal = signal;
-    return this.#fetch(address, init).catch((error: unknown) => {
-      if (!isMisdirected(error) || body instanceof ReadableStream) throw error;
-      return this.#fetch(address, asStream(init));
-    });
+    return this.#fetch(address, init);
   }
 
   async #once<T extends BufferedResponse>(ask: () => Promise<T>): Promise<T> {
@@ -257,24 +254,6 @@ export class Transport {
   #headers({ json, headers }: Call): Record<string, string> {
     return { ...this.#usual, ...(json === undefined ? {} : { "content-type": "application/json" }), ...headers };
   }
-}
-
-/**
- * Node's `fetch` sends a request that was answered with 421 again by itself, and fails with this code if it has a body:
- * https://github.com/nodejs/undici/issues/2898. It sends a stream only once, so that the answer arrives. A request that
- * was answered with 421 had no effect.
- */
-function isMisdirected(error: unknown): boolean {
-  const cause = rootOf(error);
-  return cause instanceof Error && "code" in cause && cause.code === "UND_ERR_REQ_CONTENT_LENGTH_MISMATCH";
-}
-
-function asStream(init: RequestInit): RequestInit {
-  const { body, headers } = new Response(init.body ?? null);
-  const type = headers.get("content-type");
-  const given = init.headers as Record<string, string>;
-  const typed = type === null || "content-type" in given ? given : { ...given, "content-type": type };
-  return { ...init, body, headers: typed, duplex: "half" } as RequestInit;
 }
 
 function addressOf(gateway: string, path: string, query?: Query): string {

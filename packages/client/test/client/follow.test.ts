@@ -54,7 +54,7 @@ async function gateway(answer: Answer): Promise<FakeGateway> {
 function elsewhere(gateways: unknown) {
   const details = { thread: "t1", engine: "engine-b", gateways };
   const error = { code: "thread_elsewhere", message: "it is elsewhere", retryable: false, details, requestId: "r" };
-  return { status: 421, body: { error } };
+  return { status: 409, body: { error } };
 }
 
 const fine: Answer = (_, body) => ({ status: 200, body: { here: true, body } });

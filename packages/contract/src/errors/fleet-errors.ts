@@ -188,7 +188,7 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     remedy: "Wait until the leases end, or destroy with `force` to end them.",
   },
   thread_elsewhere: {
-    status: 421,
+    status: 409,
     retryable: false,
     message: ({ thread, engine, gateways }) =>
       `${thread === "" ? "The sandbox" : `Thread ${thread}`} is on engine ${engine}, which this process does not reach; ` +

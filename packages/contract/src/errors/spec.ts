@@ -13,7 +13,6 @@ export interface ErrorSpec<Details> {
     | 413
     | 415
     | 416
-    | 421
     | 422
     | 429
     | 500

@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => new Promise((resolve) => echo.close(resolve)));
 
 describe("a thread on an engine that this gateway does not reach", () => {
-  it("is answered with 421 and the gateways to ask, whatever is asked", async () => {
+  it("is answered with 409 and the gateways to ask, whatever is asked", async () => {
     const { a, b, atA, atB } = await open();
     await exec(atA, "t1");
     const root = "/v1/threads/t1";
@@ -63,7 +63,7 @@ describe("a thread on an engine that this gateway does not reach", () => {
       ["POST", `${root}/branch`, { json: { to: "t2" } }],
     ];
     for (const [method, path, options] of requests) {
-      const { error } = await atB.ask<{ error: { code: string; details: object } }>(421, method, path, options);
+      const { error } = await atB.ask<{ error: { code: string; details: object } }>(409, method, path, options);
       expect(error, `${method} ${path}`).toMatchObject({
         code: "thread_elsewhere",
         details: { thread: "t1", engine: a.engine, gateways: [a.gateway.url] },
@@ -164,9 +164,9 @@ describe("a thread on an engine that this gateway does not reach", () => {
     await atB.ask(200, "POST", "/v1/threads/t1/uploads", { body: form() });
     expect([...(disks.get("b") ?? [])]).toEqual([["t1/mnt/user-data/uploads/a.txt", "uploaded"]]);
     expect((await b.fleet.list()).map(({ engine }) => engine)).toEqual([b.engine]);
-    await atA.ask(421, "POST", "/v1/threads/t1/uploads", { body: form() });
-    await atA.ask(421, "POST", "/v1/threads/t1/exec", { json: { command: "true" } });
-    await atA.ask(421, "PUT", "/v1/threads/t1/files/content?path=/mnt/user-data/workspace/x", { body: "x" });
+    await atA.ask(409, "POST", "/v1/threads/t1/uploads", { body: form() });
+    await atA.ask(409, "POST", "/v1/threads/t1/exec", { json: { command: "true" } });
+    await atA.ask(409, "PUT", "/v1/threads/t1/files/content?path=/mnt/user-data/workspace/x", { body: "x" });
     expect([...(disks.get("a") ?? [])]).toEqual([]);
     expect((await a.fleet.list()).length).toBe(1);
   });

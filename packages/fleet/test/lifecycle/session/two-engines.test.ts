@@ -65,7 +65,7 @@ test("a thread that lives elsewhere is answered with the gateway that has it, an
   const { details } = await stage.refusal("thread_elsewhere", south.fleet.acquire({ thread: "t1" }));
   const { engineId } = north.backend.proxy;
   expect(details).toEqual({ thread: "t1", engine: engineId, gateways: [NORTH] });
-  expect((await stage.refusal("thread_elsewhere", south.fleet.warm({ thread: "t1" }))).status).toBe(421);
+  expect((await stage.refusal("thread_elsewhere", south.fleet.warm({ thread: "t1" }))).status).toBe(409);
   await stage.refusal("thread_elsewhere", south.fleet.acquire({ thread: "t1", existing: true }));
   await stage.refusal("thread_elsewhere", south.fleet.destroy({ thread: "t1" }));
   await stage.refusal("thread_elsewhere", south.fleet.destroy({ thread: "t1" }, { force: true, purge: true }));
