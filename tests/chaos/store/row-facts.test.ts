@@ -71,12 +71,11 @@ test("a right server is found right, also when answers are lost", async () => {
 });
 
 test("a server that forgets what it acknowledged is found", async () => {
-  const isForgotten = sometimes(0.05);
-  const violations = await play(() => async (_, right) => {
-    if (isForgotten()) return { kind: "committed", seq: 1, now: Date.now() };
-    return right();
+  const violations = await play(() => async ({ writes }, right) => {
+    const isForgotten = [...writes.keys()].some((key) => key.endsWith("-3"));
+    return isForgotten ? { kind: "committed", seq: 1, now: Date.now() } : right();
   });
-  expect(violations.join("\n")).toMatch(/has lost .*, which was acknowledged|lost update/);
+  expect(violations.join("\n")).toMatch(/has lost .*, which was acknowledged/);
 });
 
 test("a commit that takes effect after it was refused is found", async () => {
