@@ -280,7 +280,7 @@ describe("a server that has lost its last writes", () => {
   });
 
   it("keeps the homes of threads over the new epoch", async () => {
-    expect(KEPT_TABLES).toEqual(["home", "entry"]);
+    expect(KEPT_TABLES).toEqual(["home", "entry", "transfer"]);
     const { rows, open } = newRows();
     const { store } = open();
     await join(store);
