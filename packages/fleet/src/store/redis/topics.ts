@@ -79,6 +79,8 @@ export class Topics {
     // A listener that hears "*" reads the store: that must be possible again.
     if (this.#session === null || this.#session.commands.isLost) return;
     const connection = await connect(this.#session.dial, this.#world, closing);
+    // `close` looks for the connection only once.
+    if (closing.aborted) return connection.destroy();
     this.#connection = connection;
     const lost = new AbortController();
     connection.onLost((reason) => lost.abort(reason));

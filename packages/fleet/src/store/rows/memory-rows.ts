@@ -41,6 +41,14 @@ interface LogEntry {
   readonly key: RowKey;
 }
 
+/** Where a scan has come to. `base`: the last number when a scan of everything began; `null`: it scans changes. */
+interface Position extends LogEntry {
+  readonly base: number | null;
+}
+
+/** Behind every key of its commit. */
+const END_KEY = "\u{10ffff}";
+
 /** Hears of each step that takes effect, just before it does. */
 export interface MemoryRowsAudit {
   /** Not called for a commit that is answered by its id, nor for one without writes. */
@@ -106,7 +114,7 @@ export class MemoryRows {
   scan(since: Cursor | null, limit: number): Page | null {
     const now = this.now();
     this.#trim(now);
-    const position = since === null ? { seq: 0, key: "" } : this.#position(since);
+    const position = since === null ? { seq: 0, key: "", base: this.#lastSeq } : this.#position(since);
     if (position === null) return null;
     const rows: Row[] = [];
     let last: LogEntry = position;
@@ -116,11 +124,12 @@ export class MemoryRows {
       last = entry;
       const row = this.#rows.get(entry.key);
       if (row === undefined || row.seq !== entry.seq) continue;
-      if (since === null && row.body === null) continue;
+      if (position.base !== null && row.body === null && row.seq <= position.base) continue;
       rows.push({ key: entry.key, seq: row.seq, body: row.body });
     }
     const more = at < this.#log.length;
-    const cursor = JSON.stringify([this.#epoch, this.#history, last.seq, last.key]);
+    const reached = more ? [last.seq, last.key, position.base] : [Math.max(last.seq, this.#lastSeq), END_KEY, null];
+    const cursor = JSON.stringify([this.#epoch, this.#history, ...reached]);
     return { rows, cursor, more, epoch: this.#epoch, now };
   }
 
@@ -229,10 +238,10 @@ export class MemoryRows {
     return row === undefined ? { key, seq: 0, body: null } : { key, seq: row.seq, body: row.body };
   }
 
-  #position(cursor: Cursor): LogEntry | null {
-    const [epoch, history, seq, key] = JSON.parse(cursor) as [Epoch, number, number, RowKey];
-    if (epoch !== this.#epoch || history !== this.#history || seq < this.#droppedSeq) return null;
-    return { seq, key };
+  #position(cursor: Cursor): Position | null {
+    const [epoch, history, seq, key, base] = JSON.parse(cursor) as [Epoch, number, number, RowKey, number | null];
+    if (epoch !== this.#epoch || history !== this.#history || (base ?? seq) < this.#droppedSeq) return null;
+    return { seq, key, base };
   }
 
   #indexAfter(position: LogEntry): number {

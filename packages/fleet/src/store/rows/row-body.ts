@@ -150,13 +150,14 @@ function isOwn(key: RowKey, body: unknown): boolean {
 function parseJson(key: RowKey, text: string): unknown {
   try {
     return JSON.parse(text);
-  } catch (cause) {
-    throw corrupt(key, "it is not JSON", cause);
+  } catch {
+    // The parser's own message quotes the row, and rows hold tokens.
+    throw corrupt(key, "it is not JSON");
   }
 }
 
-function corrupt(key: RowKey, problem: string, cause?: unknown): SandlotError {
-  return new SandlotError("store_corrupt", { path: `row ${key}`, problem }, { cause });
+function corrupt(key: RowKey, problem: string): SandlotError {
+  return new SandlotError("store_corrupt", { path: `row ${key}`, problem });
 }
 
 export function toSession(

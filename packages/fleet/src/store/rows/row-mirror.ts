@@ -26,8 +26,9 @@ const ABSENT_KEPT_MS = MARKERS_KEPT_MS / 2;
 interface KnownRow {
   readonly seq: number;
   readonly body: string | null;
-  /** When an answer last showed it, on the monotonic clock. */
+  /** When an answer last showed it, on the monotonic clock and on the server's. */
   learnedAt: number;
+  serverAt: number;
   /** Parsed on first use. */
   value: unknown;
   isParsed: boolean;
@@ -35,6 +36,7 @@ interface KnownRow {
 
 export class RowMirror {
   readonly #monotonicMs: () => number;
+  readonly #serverMs: () => number;
   readonly #rows = new Map<RowKey, KnownRow>();
   readonly #absent = new Map<RowKey, number>();
   readonly damaged = new Map<RowKey, unknown>();
@@ -45,11 +47,11 @@ export class RowMirror {
   readonly #entries = new Map<RowKey, string>();
   tables: MemoryTables = newTables();
   isComplete = false;
-  /** When the last scan that is wholly here was sent. */
-  #scannedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(monotonicMs: () => number) {
+  /** `serverMs`: the server's clock, as far as it is known. */
+  constructor(monotonicMs: () => number, serverMs: () => number) {
     this.#monotonicMs = monotonicMs;
+    this.#serverMs = serverMs;
   }
 
   clear(): void {
@@ -59,7 +61,6 @@ export class RowMirror {
     for (const table of [this.#sessions, this.#beats, this.#tombstones, this.#homes, this.#entries]) table.clear();
     this.tables = newTables();
     this.isComplete = false;
-    this.#scannedAt = Number.NEGATIVE_INFINITY;
   }
 
   /** `undefined`: never seen. */
@@ -84,10 +85,15 @@ export class RowMirror {
     const now = this.#monotonicMs();
     for (const row of rows) {
       const known = this.#rows.get(row.key);
-      if (known !== undefined && known.seq > row.seq && this.#isProof(known, row, sentAt)) isRewound = true;
-      if (known !== undefined && known.seq > row.seq) continue;
-      if (known?.seq === row.seq && known.body === row.body) known.learnedAt = now;
-      else this.#put(row.key, row.seq, row.body, now);
+      if (known !== undefined && known.seq > row.seq) {
+        if (known.learnedAt >= sentAt) continue;
+        if (this.#isProof(known, row)) isRewound = true;
+        // The server has forgotten the row: an old number would conflict for ever.
+        else this.#put(row.key, row.seq, row.body, now);
+      } else if (known?.seq === row.seq && known.body === row.body) {
+        known.learnedAt = now;
+        known.serverAt = this.#serverMs();
+      } else this.#put(row.key, row.seq, row.body, now);
     }
     return isRewound;
   }
@@ -104,10 +110,9 @@ export class RowMirror {
     for (const [key, { learnedAt }] of [...this.#rows]) if (!shown.has(key) && learnedAt < sentAt) this.#forget(key);
   }
 
-  /** The rows are as of a moment after `sentAt`. */
-  scanned(sentAt: number): void {
+  /** A scan is whole. */
+  scanned(): void {
     this.isComplete = true;
-    this.#scannedAt = sentAt;
     const now = this.#monotonicMs();
     for (const [key, at] of this.#absent) {
       if (now - at <= ABSENT_KEPT_MS) break;
@@ -135,17 +140,28 @@ export class RowMirror {
     return [...this.#entries].map(([key, body]) => ({ name: idOf(key), body, seq: this.seqOf(key) ?? 0 }));
   }
 
-  #isProof(known: KnownRow, row: Row, sentAt: number): boolean {
-    if (known.learnedAt >= sentAt) return false;
+  /**
+   * Whether an answer proves that writes were lost. A server forgets the number of a deleted row after
+   * `MARKERS_KEPT_MS`: only a row that existed shortly before, on both clocks, cannot be forgotten already. A clock may
+   * have stood still or jumped.
+   */
+  #isProof(known: KnownRow, row: Row): boolean {
     if (row.seq > 0) return true;
-    // The server forgets deleted rows, but not so soon.
-    const lookedAt = Math.max(known.learnedAt, this.#scannedAt);
-    return this.#monotonicMs() - lookedAt < ABSENT_KEPT_MS;
+    if (known.body === null) return false;
+    const ages = [this.#monotonicMs() - known.learnedAt, Math.abs(this.#serverMs() - known.serverAt)];
+    return Math.max(...ages) < ABSENT_KEPT_MS;
   }
 
   #put(key: RowKey, seq: number, body: string | null, learnedAt: number, parsed?: { readonly value: unknown }): void {
     this.#absent.delete(key);
-    const row = { seq, body, learnedAt, value: parsed?.value, isParsed: parsed !== undefined };
+    const row = {
+      seq,
+      body,
+      learnedAt,
+      serverAt: this.#serverMs(),
+      value: parsed?.value,
+      isParsed: parsed !== undefined,
+    };
     this.#rows.set(key, row);
     this.damaged.delete(key);
     if (body === null) {

@@ -73,6 +73,8 @@ export class RowStore extends TransactionalStore {
   #epoch: Epoch | null = null;
   #enteredAt = Number.NEGATIVE_INFINITY;
   #cursor: Cursor | null = null;
+  /** A scan from the beginning is under way, or has failed. */
+  #isLoading = false;
   #scanning: Promise<void> | null = null;
   #nextScan: Promise<void> | null = null;
   #unsubscribe: (() => void) | null = null;
@@ -86,7 +88,10 @@ export class RowStore extends TransactionalStore {
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);
-    this.#mirror = new RowMirror(() => world.monotonicMs());
+    this.#mirror = new RowMirror(
+      () => world.monotonicMs(),
+      () => this.#client.clock.now(),
+    );
     this.entries = new RowEntries((operation, access, step) =>
       this.#step(operation, { access, relies: "reads", needsFresh: false }, step),
     );
@@ -298,14 +303,29 @@ export class RowStore extends TransactionalStore {
     );
   }
 
+  /** A scan from the beginning that fails begins there again: only a whole one shows which rows are gone. */
   async #scanPages(deadline: Deadline): Promise<void> {
+    try {
+      await this.#scanOn(deadline);
+    } catch (error) {
+      if (this.#isLoading) this.#cursor = null;
+      throw error;
+    }
+  }
+
+  async #scanOn(deadline: Deadline): Promise<void> {
     const begunAt = this.#world.monotonicMs();
     let shown: Set<RowKey> | null = null;
     let loadedAt = begunAt;
+    let loads = 0;
     for (;;) {
       deadline.signal.throwIfAborted();
       if (this.#cursor === null) {
+        // A server that refuses its own cursors must not be asked without a pause.
+        if (loads > 1) await this.#client.backOff(loads, deadline);
+        loads += 1;
         shown = new Set();
+        this.#isLoading = true;
         loadedAt = this.#world.monotonicMs();
       }
       const page = await this.#client.scan(this.#cursor, PAGE_ROWS, deadline);
@@ -322,7 +342,8 @@ export class RowStore extends TransactionalStore {
       this.#cursor = page.cursor;
       if (page.more) continue;
       if (shown !== null) this.#mirror.loaded(shown, loadedAt);
-      this.#mirror.scanned(begunAt);
+      this.#isLoading = false;
+      this.#mirror.scanned();
       return;
     }
   }
