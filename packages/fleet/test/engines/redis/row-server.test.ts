@@ -11,13 +11,17 @@ import { TcpProxy } from "./tcp-proxy.ts";
 
 const world = systemWorld();
 
-for (const program of ["redis-server", "valkey-server"] as const) describeOn(program);
+/** Debian 12 has no Valkey: the suite runs on it where it is installed. */
+const PROGRAMS = [
+  "redis-server",
+  ...(reasonToSkip("valkey-server") === null ? ["valkey-server" as const] : []),
+] as const;
+for (const program of PROGRAMS) describeOn(program);
 
 function describeOn(program: "redis-server" | "valkey-server"): void {
-  // Debian 12 has no Valkey.
-  const reason = program === "valkey-server" && process.env.CI === "true" ? "not in Debian 12" : reasonToSkip(program);
+  const reason = reasonToSkip(program);
   if (reason !== null) {
-    describe(program, () => it.skip(reason));
+    describe(program, () => it("runs", (context) => context.skip(reason)));
     return;
   }
   let redis: RedisProcess;
