@@ -103,6 +103,36 @@ test("an export while instances run has no entries: a key that is revoked later 
   await former.dispose();
 });
 
+test("no key is made or revoked in a store that was exported: it would still work at the new one", async () => {
+  const [former, rows] = [await openRows(world), await openRows(world)];
+  await former.store.entries?.put("keys/abc", "hash", null);
+  const { entries } = await former.second();
+  const { seq = 0 } = (await entries?.get("keys/abc")) ?? {};
+  const text = await exported(former.store);
+  const moved = { code: "store_moved", details: { state: "moved" } };
+  await expect(entries?.delete("keys/abc", seq)).rejects.toMatchObject(moved);
+  await expect(entries?.put("keys/abc", "other", seq)).rejects.toMatchObject(moved);
+  await expect(entries?.put("keys/new", "hash", null)).rejects.toMatchObject(moved);
+  expect((await entries?.list(""))?.map(({ body }) => body)).toEqual(["hash"]);
+  await imported(rows.store, text);
+  expect((await rows.store.entries?.put("keys/new", "hash", null))?.kind).toBe("put");
+  for (const one of [former, rows]) await one.dispose();
+});
+
+test("only the import writes entries while it goes on", async () => {
+  const rows = await openRows(world);
+  const { entries } = rows.store;
+  expect(await entries?.put("keys/a", "1", null, "x")).toEqual({ kind: "unmarked" });
+  await rows.store.beginTransfer({ state: "importing", id: "x" });
+  await expect(entries?.put("keys/a", "1", null)).rejects.toMatchObject({ code: "store_moved" });
+  expect(await entries?.put("keys/a", "1", null, "y")).toEqual({ kind: "unmarked" });
+  const written = await entries?.put("keys/a", "1", null, "x");
+  expect(written?.kind).toBe("put");
+  const seq = written?.kind === "put" ? written.seq : 0;
+  await expect(entries?.delete("keys/a", seq)).rejects.toMatchObject({ code: "store_moved" });
+  await rows.dispose();
+});
+
 test("a mark on rows stays over a new epoch", async () => {
   const rows = await openRows(world);
   await rows.store.beginTransfer({ state: "moved", id: "x" });

@@ -5,7 +5,8 @@
  *   new store:     file ──▶ mark `importing`, rows in pages ──▶ the mark goes, and with it the recovery
  *
  * A mark keeps instances out: none begins a session, and no step that gives, takes or ends something works without one.
- * So a former store does not change after its last session has ended, and a half-filled store gives no answers.
+ * So a former store does not change after its last session has ended, and a half-filled store gives no answers. Entries
+ * are written without a session, and refuse the mark themselves (`rows/row-entries.ts`).
  *
  * Why an import may end the recovery at once: recovery exists for holds and engine objects that a lost store has
  * forgotten. An export under the mark has forgotten none. No instance held anything, and none can begin to. Records that
@@ -52,7 +53,7 @@ export function endTransfer(tables: Tables, { state, id }: Pick<TransferMark, "s
   return true;
 }
 
-function isMarked(tables: Tables, state: TransferMark["state"], id: string): boolean {
+export function isMarked(tables: Tables, state: TransferMark["state"], id: string): boolean {
   const mark = tables.transfer();
   return mark?.state === state && mark.id === id;
 }

@@ -62,7 +62,8 @@ export async function importStore(request: ImportRequest): Promise<number> {
 async function putEntry(request: ImportRequest, { name, body }: { name: string; body: string }): Promise<boolean> {
   const { entries } = request.store;
   if (entries === null) return false;
-  const { kind } = await entries.put(name, body, null);
+  const { kind } = await entries.put(name, body, null, request.header.id);
+  if (kind === "unmarked") throw ended(request);
   if (kind === "put" || (kind === "changed" && (await entries.get(name))?.body === body)) return true;
   throw notEmpty(request, kind === "full" ? "it has no room for more entries" : `it has another entry ${name} already`);
 }
