@@ -133,6 +133,63 @@ test("only the import writes entries while it goes on", async () => {
   await rows.dispose();
 });
 
+test("an import refuses a shared store that has homes or entries, and leaves it open", async () => {
+  const former = await formerStore();
+  const text = await exported(former.store);
+  const homes = await openRows(world);
+  const stage = stageOf(homes.store);
+  // An idle connection does not know yet what others have written.
+  const idle = await homes.second();
+  await idle.list();
+  await stage.endRecovery();
+  const a = await stage.join("a");
+  const stopping = await stage.stopping(a, "t");
+  await homes.store.remove({ sandboxId: stopping.sandboxId, revision: stopping.revision, actor: a });
+  await homes.store.leave(a);
+  const entries = await openRows(world);
+  await entries.store.entries?.put("keys/abc", "hash", null);
+  for (const [store, problem] of [
+    [idle, "it has homes of threads"],
+    [entries.store, "it has 1 entries of gateways"],
+  ] as const) {
+    await expect(imported(store, text)).rejects.toMatchObject({ code: "store_not_empty", details: { problem } });
+    expect((await store.overview()).transfer).toBe(null);
+    await stageOf(store).join("b");
+  }
+  expect((await entries.store.entries?.list(""))?.length).toBe(1);
+  for (const one of [former, homes, entries]) await one.dispose();
+});
+
+test("an import that fails before its first write removes its mark, and a later one keeps it", async () => {
+  const former = await formerStore();
+  const text = await exported(former.store);
+  const rows = await openRows(world);
+  // An engine that has served from here, and has left nothing else.
+  await stageOf(rows.store).endRecovery();
+  await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
+  expect((await rows.store.overview()).transfer).toBe(null);
+  const { id } = (await former.store.overview()).transfer ?? { id: "" };
+  await rows.store.beginTransfer({ state: "importing", id });
+  await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
+  expect((await rows.store.overview()).transfer).toMatchObject({ state: "importing", id });
+  for (const one of [former, rows]) await one.dispose();
+});
+
+test("imported rows never replace another home of a thread", async () => {
+  const tables = newMemoryTables(world, true);
+  const store = new MemoryStore(tables);
+  await store.beginTransfer({ state: "importing", id: "x" });
+  tables.putHome(USER, "t" as ThreadId, "engine-here");
+  const home = { user: USER, thread: "t" as ThreadId, engine: "engine-there" };
+  const other = { ...home, thread: "other" as ThreadId };
+  const rows = [other, home].map((one) => ({ kind: "home", home: one }) as const);
+  expect(await store.importRows("x", rows)).toEqual({ kind: "rehomed", home });
+  expect(tables.homes()).toEqual([{ ...home, engine: "engine-here" }]);
+  expect(await store.importRows("x", [{ kind: "home", home: { ...home, engine: "engine-here" } }])).toEqual({
+    kind: "imported",
+  });
+});
+
 test("a mark on rows stays over a new epoch", async () => {
   const rows = await openRows(world);
   await rows.store.beginTransfer({ state: "moved", id: "x" });
