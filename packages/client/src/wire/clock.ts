@@ -53,6 +53,11 @@ export function randomId(): string {
   return crypto.randomUUID();
 }
 
+/** For durations: it does not jump with the wall clock. */
+export function monotonicMs(): number {
+  return performance.now();
+}
+
 export function wallMs(): number {
   return Date.now();
 }

@@ -7,9 +7,18 @@ export async function errorOf(response: Pick<Response, "status" | "text">): Prom
   const parsed = errorBodySchema.safeParse(parseJson(text));
   if (parsed.success) return errorFrom(parsed.data.error, response.status);
   // Something else responded: a proxy, or another server.
-  return new SandlotError("internal", {
+  const error = new SandlotError("internal", {
     problem: `the gateway's address answered ${response.status} without an error of ours`,
   });
+  foreign.add(error);
+  return error;
+}
+
+const foreign = new WeakSet<SandlotError>();
+
+/** The response was no error of ours: perhaps no gateway is at the address any more. */
+export function isForeign(error: unknown): boolean {
+  return isSandlotError(error) && foreign.has(error);
 }
 
 /**

@@ -8,30 +8,46 @@
  * - The key never travels in the clear because of such an answer: an `http` address beyond loopback is used only if the
  *   given gateway has one, a loopback address only if the given gateway is on loopback. `https` may be used always.
  * - An address is asked for its health, without the key, before anything is sent there.
+ * - A place is remembered for a minute. Then the given gateway has to name it again: another server may have taken over
+ *   the address.
  */
 
-import { later } from "./clock.ts";
+import { later, monotonicMs } from "./clock.ts";
 
 /** Threads whose gateway is remembered. A forgotten one costs a request. */
 const THREADS_MAX = 10_000;
+const REMEMBERED_MS = 60_000;
 /** Addresses of one answer that are tried, and how long each may take. */
 const TRIED_MAX = 8;
 const PROBE_MS = 2_000;
 
+interface Place {
+  readonly url: string;
+  readonly until: number;
+}
+
 export class Gateways {
   readonly given: string;
   readonly #probe: (url: string, signal: AbortSignal) => Promise<boolean>;
-  readonly #ofThreads = new Map<string, string>();
+  readonly #now: () => number;
+  readonly #ofThreads = new Map<string, Place>();
 
   /** `probe` says whether a gateway answers at an address. It sends no key. */
-  constructor(given: string, probe: (url: string, signal: AbortSignal) => Promise<boolean>) {
+  constructor(given: string, probe: (url: string, signal: AbortSignal) => Promise<boolean>, now = monotonicMs) {
     this.given = given;
     this.#probe = probe;
+    this.#now = now;
   }
 
   /** Where to ask for a thread; `null`: a request that concerns none. */
   of(thread: string | null): string {
-    return (thread === null ? undefined : this.#ofThreads.get(thread)) ?? this.given;
+    const place = thread === null ? undefined : this.#ofThreads.get(thread);
+    return place === undefined || this.#now() >= place.until ? this.given : place.url;
+  }
+
+  /** Where the last request for a thread has gone, for a connection that belongs to that request. */
+  lastOf(thread: string | null): string {
+    return (thread === null ? undefined : this.#ofThreads.get(thread)?.url) ?? this.given;
   }
 
   /** Sends the next requests of a thread to the given gateway again. */
@@ -46,7 +62,9 @@ export class Gateways {
       if (url === null || !(await this.#answers(url, signal))) continue;
       const oldest = this.#ofThreads.keys().next();
       if (this.#ofThreads.size >= THREADS_MAX && oldest.done !== true) this.#ofThreads.delete(oldest.value);
-      this.#ofThreads.set(thread, url);
+      // As the newest: a place that is named again may be in the map already.
+      this.#ofThreads.delete(thread);
+      this.#ofThreads.set(thread, { url, until: this.#now() + REMEMBERED_MS });
       return true;
     }
     return false;

@@ -8,6 +8,8 @@
  *
  * A thread may live at another gateway of the fleet (`thread_elsewhere`): the request is sent there, once, and so are
  * the thread's next ones (`gateways.ts`). A body that was a stream is gone by then; its caller gets the error.
+ * A remembered gateway that refuses the key, or does not answer like one of ours, is forgotten, and the given one is
+ * asked: another server may have taken over the address, and must not get the key again and again.
  *
  * In Node, JSON requests and event streams go over `node:http` (`node-calls.ts`); everything else goes over `fetch`.
  */
@@ -17,6 +19,7 @@ import { around, pause } from "./clock.ts";
 import {
   ConnectionBroken,
   errorOf,
+  isForeign,
   isRefusedUntouched,
   jsonOf,
   type Reader,
@@ -98,7 +101,12 @@ export class Transport {
   /** The response parsed with its schema. */
   async json<Value>(schema: Reader<Value>, call: Call): Promise<Value> {
     const text = await this.text(call);
-    return readResponse(schema, jsonOf(text, this.url + call.path), this.url + call.path);
+    try {
+      return readResponse(schema, jsonOf(text, this.url + call.path), this.url + call.path);
+    } catch (error) {
+      this.#gateways.forget(threadOf(call));
+      throw error;
+    }
   }
 
   /** A response without content. */
@@ -127,7 +135,7 @@ export class Transport {
   }
 
   async #repeated<T>(call: Call, once: (address: string) => Promise<T>): Promise<T> {
-    const thread = call.thread ?? threadInPath(call.path);
+    const thread = threadOf(call);
     const turns = { followed: false, returned: false };
     for (let attempt = 0; ; ) {
       const gateway = this.#gateways.of(thread);
@@ -149,10 +157,11 @@ export class Transport {
 
   /**
    * Whether the same request is to be sent at once, to another gateway than this one. A gateway that was followed to
-   * and does not answer, or does not have the thread any more, is forgotten: the given one knows the present place.
+   * and does not answer, does not have the thread any more, or does not answer like a gateway of this fleet is
+   * forgotten: the given one knows the present place.
    */
   async #isToAskElsewhere(
-    { body, signal }: Call,
+    { body, signal, repeatable }: Call,
     thread: string | null,
     gateway: string,
     turns: { followed: boolean; returned: boolean },
@@ -160,9 +169,11 @@ export class Transport {
   ): Promise<boolean> {
     const isGiven = gateway === this.#gateways.given;
     const isElsewhere = isSandlotError(error, "thread_elsewhere");
-    if (!isGiven && (isElsewhere || error instanceof ConnectionBroken)) this.#gateways.forget(thread);
-    if (!isElsewhere || thread === null || turns.followed || this.#options.follow === false) return false;
-    if (isGiven) {
+    const isDoubtful = !isGiven && isDoubtfulAnswer(error);
+    if (!isGiven && (isElsewhere || isDoubtful || error instanceof ConnectionBroken)) this.#gateways.forget(thread);
+    if (!isElsewhere && !isDoubtful) return false;
+    if (thread === null || turns.followed || this.#options.follow === false) return false;
+    if (isGiven && isElsewhere) {
       turns.followed = true;
       // Also for a stream, which cannot be sent again: the caller's next request goes to the right gateway.
       const isFound = await this.#gateways.follow(thread, error.details.gateways, signal);
@@ -170,21 +181,26 @@ export class Transport {
     }
     const isFirst = !turns.returned;
     turns.returned = true;
+    // A gateway that refuses the key has done nothing. Behind any other doubtful answer the request may have been done.
+    if (isDoubtful && repeatable !== true && !isSandlotError(error, "unauthorized")) return false;
     return isFirst && !(body instanceof ReadableStream);
   }
 
-  /** Where a thread's requests go; for connections that are no requests. */
+  /** Where a thread's requests go; for a connection that is no request, and follows one. */
   address(path: string, query?: Query): string {
-    return addressOf(this.#gateways.of(threadInPath(path)), path, query);
+    return addressOf(this.#gateways.lastOf(threadInPath(path)), path, query);
   }
 
   /** Without the key: it is not known yet who answers. */
   async #isHealthy(url: string, signal: AbortSignal): Promise<boolean> {
     const address = `${url}/healthz`;
     const direct = this.#direct(address);
-    if (direct !== null) return (await direct.sendBuffered(address, { method: "GET", headers: {}, signal })).ok;
-    const response = await this.#fetch(address, { signal, redirect: "error" });
+    const response =
+      direct === null
+        ? await this.#fetch(address, { signal, redirect: "error" })
+        : await direct.sendBuffered(address, { method: "GET", headers: {}, signal });
     discard(response);
+    checkProtocol("gateway", response.headers.get(GATEWAY_HEADERS.protocol));
     return response.ok;
   }
 
@@ -254,6 +270,14 @@ export class Transport {
   #headers({ json, headers }: Call): Record<string, string> {
     return { ...this.#usual, ...(json === undefined ? {} : { "content-type": "application/json" }), ...headers };
   }
+}
+
+function threadOf({ thread, path }: Call): string | null {
+  return thread ?? threadInPath(path);
+}
+
+function isDoubtfulAnswer(error: unknown): boolean {
+  return isForeign(error) || isSandlotError(error, "unauthorized") || isSandlotError(error, "protocol_incompatible");
 }
 
 function addressOf(gateway: string, path: string, query?: Query): string {

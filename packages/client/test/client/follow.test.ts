@@ -2,8 +2,9 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { GATEWAY_HEADERS } from "@sandlot/contract";
 import { afterEach, describe, expect, it } from "vitest";
-import { usableAddress } from "../../src/wire/gateways.ts";
+import { Gateways, usableAddress } from "../../src/wire/gateways.ts";
 import { Transport } from "../../src/wire/transport.ts";
 
 interface FakeGateway {
@@ -20,9 +21,12 @@ afterEach(async () => {
   for (const gateway of open.splice(0)) await gateway.close();
 });
 
-type Answer = (request: IncomingMessage, body: string) => { readonly status: number; readonly body: unknown };
+type Answer = (
+  request: IncomingMessage,
+  body: string,
+) => { readonly status: number; readonly body: unknown; readonly protocol?: string };
 
-async function gateway(answer: Answer): Promise<FakeGateway> {
+async function gateway(answer: Answer, probed: { readonly protocol?: string } = {}): Promise<FakeGateway> {
   const asked: string[] = [];
   const probes: string[] = [];
   const server: Server = createServer((request: IncomingMessage, response: ServerResponse) => {
@@ -31,8 +35,11 @@ async function gateway(answer: Answer): Promise<FakeGateway> {
     request.on("end", () => {
       const isProbe = request.headers.authorization === undefined;
       (isProbe ? probes : asked).push(`${request.method} ${request.url}`);
-      const { status, body } = isProbe ? { status: 200, body: { status: "ok" } } : answer(request, text);
-      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+      const healthy = { status: 200, body: { status: "ok" }, ...probed };
+      const { status, body, protocol } = isProbe ? healthy : answer(request, text);
+      if (protocol !== undefined) response.setHeader(GATEWAY_HEADERS.protocol, protocol);
+      response.writeHead(status, { "content-type": "application/json" });
+      response.end(typeof body === "string" ? body : JSON.stringify(body));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -139,6 +146,77 @@ describe("a thread that lives at another gateway", () => {
     await there.close();
     isAway = false;
     expect(await transport.json(anything, get)).toEqual({ at: "first" });
+  });
+
+  const post = { method: "POST", path: "/v1/threads/t1/exec", json: { command: "ls" } } as const;
+  const unauthorized = { code: "unauthorized", message: "no", retryable: false, details: { problem: "x" } };
+  const doubtful: readonly [name: string, isDone: boolean, answer: ReturnType<Answer>][] = [
+    ["refuses the key", false, { status: 401, body: { error: { ...unauthorized, requestId: "r" } } }],
+    ["speaks another protocol", true, { status: 200, body: { at: "stranger" }, protocol: "99.0" }],
+    ["answers without an error of ours", true, { status: 404, body: "<html>not here</html>" }],
+  ];
+  for (const [name, isDone, answer] of doubtful)
+    it(`whose remembered gateway ${name} is asked for at the given one, and the key stays away from there`, async () => {
+      for (const call of [get, post]) {
+        let isAway = true;
+        const there = await gateway((...args) => (isAway ? fine(...args) : answer));
+        const first = await gateway(() => (isAway ? elsewhere([there.url]) : { status: 200, body: { at: "first" } }));
+        const transport = new Transport({ url: first.url, apiKey: "secret" });
+        await transport.json(anything, call);
+        isAway = false;
+        // A request that may have been done is not repeated; the caller gets the error.
+        if (isDone && call === post) await expect(transport.json(anything, call)).rejects.toThrow();
+        else expect(await transport.json(anything, call)).toEqual({ at: "first" });
+        expect(await transport.json(anything, call)).toEqual({ at: "first" });
+        expect(there.asked.length).toBe(2);
+      }
+    });
+
+  it("whose remembered gateway answers with something else than JSON is asked for at the given one next", async () => {
+    let isAway = true;
+    const there = await gateway((...args) => (isAway ? fine(...args) : { status: 200, body: "<html>" }));
+    const first = await gateway(() => (isAway ? elsewhere([there.url]) : { status: 200, body: { at: "first" } }));
+    const transport = new Transport({ url: first.url, apiKey: "secret" });
+    await transport.json(anything, get);
+    isAway = false;
+    await expect(transport.json(anything, get)).rejects.toMatchObject({ code: "bad_gateway_response" });
+    expect(await transport.json(anything, get)).toEqual({ at: "first" });
+    expect(there.asked.length).toBe(2);
+  });
+
+  it("gets the error of a gateway that was just named and refuses the key: there is no other place", async () => {
+    const there = await gateway(() => ({ status: 401, body: { error: { ...unauthorized, requestId: "r" } } }));
+    const first = await gateway(() => elsewhere([there.url]));
+    const transport = new Transport({ url: first.url, apiKey: "secret" });
+    await expect(transport.json(anything, get)).rejects.toMatchObject({ code: "unauthorized" });
+    expect([first.asked.length, there.asked.length]).toEqual([1, 1]);
+  });
+
+  it("is not followed to a gateway whose health has another protocol", async () => {
+    for (const given of [undefined, fetch]) {
+      const there = await gateway(fine, { protocol: "99.0" });
+      const first = await gateway(() => elsewhere([there.url]));
+      const transport = new Transport({ url: first.url, apiKey: "secret", ...(given ? { fetch: given } : {}) });
+      await expect(transport.json(anything, get)).rejects.toMatchObject({ code: "thread_elsewhere" });
+      expect([there.probes.length, there.asked.length]).toEqual([1, 0]);
+    }
+  });
+
+  it("is asked for at the given gateway again after a minute", async () => {
+    let now = 1_000;
+    const gateways = new Gateways(
+      "https://given.example",
+      async () => true,
+      () => now,
+    );
+    await gateways.follow("t1", ["https://other.example"]);
+    now += 59_999;
+    expect(gateways.of("t1")).toBe("https://other.example");
+    now += 1;
+    expect(gateways.of("t1")).toBe("https://given.example");
+    expect(gateways.lastOf("t1")).toBe("https://other.example");
+    await gateways.follow("t1", ["https://other.example"]);
+    expect(gateways.of("t1")).toBe("https://other.example");
   });
 
   it("takes a lease's renewal, whose path names no thread", async () => {

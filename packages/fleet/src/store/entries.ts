@@ -7,6 +7,7 @@
  * - A reader sees every write that was acknowledged before it asked.
  * - A number is used once: an entry that was deleted and written again has another one.
  * - Entries survive the store's epochs: they say nothing about sandboxes.
+ * - A store with a transfer mark refuses every write with `store_moved`, except those of its import.
  * - Both the size of an entry and their number are bounded. The store is no place for data.
  */
 
@@ -23,8 +24,11 @@ export interface SharedEntries {
   get(name: string): Promise<SharedEntry | null>;
   /** In no particular order. */
   list(prefix: string): Promise<readonly SharedEntry[]>;
-  /** Writes an entry if its number is still `expected`; `null`: if there is none. */
-  put(name: string, body: string, expected: number | null): Promise<PutAnswer>;
+  /**
+   * Writes an entry if its number is still `expected`; `null`: if there is none. `importId`: under the mark of this
+   * import, and only under it.
+   */
+  put(name: string, body: string, expected: number | null, importId?: string): Promise<PutAnswer>;
   /** False: the entry is gone, or has another number. */
   delete(name: string, expected: number): Promise<boolean>;
 }
@@ -33,6 +37,8 @@ export type PutAnswer =
   | { readonly kind: "put"; readonly seq: number }
   /** Another writer was first. */
   | { readonly kind: "changed" }
+  /** The store has no mark of this import. */
+  | { readonly kind: "unmarked" }
   /** There are `ENTRIES_MAX` entries already, and this would be one more. */
   | { readonly kind: "full"; readonly max: number };
 

@@ -103,6 +103,93 @@ test("an export while instances run has no entries: a key that is revoked later 
   await former.dispose();
 });
 
+test("no key is made or revoked in a store that was exported: it would still work at the new one", async () => {
+  const [former, rows] = [await openRows(world), await openRows(world)];
+  await former.store.entries?.put("keys/abc", "hash", null);
+  const { entries } = await former.second();
+  const { seq = 0 } = (await entries?.get("keys/abc")) ?? {};
+  const text = await exported(former.store);
+  const moved = { code: "store_moved", details: { state: "moved" } };
+  await expect(entries?.delete("keys/abc", seq)).rejects.toMatchObject(moved);
+  await expect(entries?.put("keys/abc", "other", seq)).rejects.toMatchObject(moved);
+  await expect(entries?.put("keys/new", "hash", null)).rejects.toMatchObject(moved);
+  expect((await entries?.list(""))?.map(({ body }) => body)).toEqual(["hash"]);
+  await imported(rows.store, text);
+  expect((await rows.store.entries?.put("keys/new", "hash", null))?.kind).toBe("put");
+  for (const one of [former, rows]) await one.dispose();
+});
+
+test("only the import writes entries while it goes on", async () => {
+  const rows = await openRows(world);
+  const { entries } = rows.store;
+  expect(await entries?.put("keys/a", "1", null, "x")).toEqual({ kind: "unmarked" });
+  await rows.store.beginTransfer({ state: "importing", id: "x" });
+  await expect(entries?.put("keys/a", "1", null)).rejects.toMatchObject({ code: "store_moved" });
+  expect(await entries?.put("keys/a", "1", null, "y")).toEqual({ kind: "unmarked" });
+  const written = await entries?.put("keys/a", "1", null, "x");
+  expect(written?.kind).toBe("put");
+  const seq = written?.kind === "put" ? written.seq : 0;
+  await expect(entries?.delete("keys/a", seq)).rejects.toMatchObject({ code: "store_moved" });
+  await rows.dispose();
+});
+
+test("an import refuses a shared store that has homes or entries, and leaves it open", async () => {
+  const former = await formerStore();
+  const text = await exported(former.store);
+  const homes = await openRows(world);
+  const stage = stageOf(homes.store);
+  // An idle connection does not know yet what others have written.
+  const idle = await homes.second();
+  await idle.list();
+  await stage.endRecovery();
+  const a = await stage.join("a");
+  const stopping = await stage.stopping(a, "t");
+  await homes.store.remove({ sandboxId: stopping.sandboxId, revision: stopping.revision, actor: a });
+  await homes.store.leave(a);
+  const entries = await openRows(world);
+  await entries.store.entries?.put("keys/abc", "hash", null);
+  for (const [store, problem] of [
+    [idle, "it has homes of threads"],
+    [entries.store, "it has 1 entries of gateways"],
+  ] as const) {
+    await expect(imported(store, text)).rejects.toMatchObject({ code: "store_not_empty", details: { problem } });
+    expect((await store.overview()).transfer).toBe(null);
+    await stageOf(store).join("b");
+  }
+  expect((await entries.store.entries?.list(""))?.length).toBe(1);
+  for (const one of [former, homes, entries]) await one.dispose();
+});
+
+test("an import that fails before its first write removes its mark, and a later one keeps it", async () => {
+  const former = await formerStore();
+  const text = await exported(former.store);
+  const rows = await openRows(world);
+  // An engine that has served from here, and has left nothing else.
+  await stageOf(rows.store).endRecovery();
+  await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
+  expect((await rows.store.overview()).transfer).toBe(null);
+  const { id } = (await former.store.overview()).transfer ?? { id: "" };
+  await rows.store.beginTransfer({ state: "importing", id });
+  await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
+  expect((await rows.store.overview()).transfer).toMatchObject({ state: "importing", id });
+  for (const one of [former, rows]) await one.dispose();
+});
+
+test("imported rows never replace another home of a thread", async () => {
+  const tables = newMemoryTables(world, true);
+  const store = new MemoryStore(tables);
+  await store.beginTransfer({ state: "importing", id: "x" });
+  tables.putHome(USER, "t" as ThreadId, "engine-here");
+  const home = { user: USER, thread: "t" as ThreadId, engine: "engine-there" };
+  const other = { ...home, thread: "other" as ThreadId };
+  const rows = [other, home].map((one) => ({ kind: "home", home: one }) as const);
+  expect(await store.importRows("x", rows)).toEqual({ kind: "rehomed", home });
+  expect(tables.homes()).toEqual([{ ...home, engine: "engine-here" }]);
+  expect(await store.importRows("x", [{ kind: "home", home: { ...home, engine: "engine-here" } }])).toEqual({
+    kind: "imported",
+  });
+});
+
 test("a mark on rows stays over a new epoch", async () => {
   const rows = await openRows(world);
   await rows.store.beginTransfer({ state: "moved", id: "x" });

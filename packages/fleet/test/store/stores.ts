@@ -23,7 +23,11 @@ export async function openMemory(world: World = systemWorld(), isShared = false)
   return {
     store: new MemoryStore(tables),
     second: async () => new MemoryStore(tables),
-    empty: async () => tables.empty(),
+    async empty() {
+      tables.empty();
+      for (const { user, thread } of tables.homes()) tables.dropHome(user, thread);
+    },
+    beginEpoch: async () => tables.empty(),
     dispose: async () => {},
   };
 }

@@ -1,4 +1,4 @@
-/** Shared entries in a map: for tests with several fleets in one process. */
+/** Shared entries in a map: for tests with several fleets in one process. They stand alone, without a transfer mark. */
 
 import { checkEntry, ENTRIES_MAX, type PutAnswer, type SharedEntries, type SharedEntry } from "../entries.ts";
 

@@ -1,9 +1,14 @@
 /**
  * Shared entries as rows. They are written by the same kind of step as everything else: a row that is not the one the
  * caller knows makes the step answer `changed`, and a row that changed meanwhile makes it run again.
+ *
+ * Every write relies on the transfer mark. A key that was revoked after an export would otherwise work again at the new
+ * store.
  */
 
+import { SandlotError } from "@sandlot/contract";
 import { checkEntry, ENTRIES_MAX, type PutAnswer, type SharedEntries, type SharedEntry } from "../entries.ts";
+import { isMarked } from "../transactions/transfer.ts";
 import type { RowView } from "./row-view.ts";
 
 /** Runs a step over rows as one commit. */
@@ -24,9 +29,11 @@ export class RowEntries implements SharedEntries {
     return this.#run("listEntries", "read", (view) => view.entries(prefix));
   }
 
-  async put(name: string, body: string, expected: number | null): Promise<PutAnswer> {
+  async put(name: string, body: string, expected: number | null, importId?: string): Promise<PutAnswer> {
     checkEntry(name, body);
     return this.#run("putEntry", "write", (view): PutAnswer => {
+      if (importId === undefined) checkUnmarked(view);
+      else if (!isMarked(view, "importing", importId)) return { kind: "unmarked" };
       const present = view.entry(name);
       if ((present?.seq ?? null) !== expected) return { kind: "changed" };
       if (present === null && view.entries("").length >= ENTRIES_MAX) return { kind: "full", max: ENTRIES_MAX };
@@ -41,9 +48,15 @@ export class RowEntries implements SharedEntries {
 
   delete(name: string, expected: number): Promise<boolean> {
     return this.#run("deleteEntry", "write", (view) => {
+      checkUnmarked(view);
       if (view.entry(name)?.seq !== expected) return false;
       view.putEntry(name, null);
       return true;
     });
   }
+}
+
+function checkUnmarked(view: RowView): void {
+  const mark = view.transfer();
+  if (mark !== null) throw new SandlotError("store_moved", { state: mark.state, since: mark.since });
 }

@@ -24,6 +24,8 @@ import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
+import { beginTransfer } from "../transactions/transfer.ts";
+import type { TransferMark } from "../transfer/store-transfer.ts";
 import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
@@ -106,6 +108,12 @@ export class RowStore extends TransactionalStore {
   override beat(request: BeatRequest): Promise<BeatAnswer> {
     const plan = { access: "write", relies: "writes", needsFresh: true } as const;
     return this.#step("beat", plan, (view) => beat(view, request));
+  }
+
+  /** An old mirror might lack the homes by which a used store is known. */
+  override beginTransfer(mark: Omit<TransferMark, "since">): Promise<TransferMark | null> {
+    const plan = { access: "write", relies: "reads", needsFresh: true } as const;
+    return this.#step("beginTransfer", plan, (view) => beginTransfer(view, mark));
   }
 
   override async endDeadSession(peer: InstanceId, beatSeen: number): Promise<boolean> {

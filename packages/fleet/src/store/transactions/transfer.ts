@@ -5,7 +5,8 @@
  *   new store:     file ──▶ mark `importing`, rows in pages ──▶ the mark goes, and with it the recovery
  *
  * A mark keeps instances out: none begins a session, and no step that gives, takes or ends something works without one.
- * So a former store does not change after its last session has ended, and a half-filled store gives no answers.
+ * So a former store does not change after its last session has ended, and a half-filled store gives no answers. Entries
+ * are written without a session, and refuse the mark themselves (`rows/row-entries.ts`).
  *
  * Why an import may end the recovery at once: recovery exists for holds and engine objects that a lost store has
  * forgotten. An export under the mark has forgotten none. No instance held anything, and none can begin to. Records that
@@ -41,9 +42,13 @@ export function beginTransfer(tables: Tables, { state, id }: Omit<TransferMark, 
   return mark;
 }
 
-/** A shared store recovers by engine: `importRows` asks for that of each record. */
+/**
+ * A shared store recovers by engine: `importRows` asks for that of each record. It keeps the homes of threads also when
+ * no sandbox and no instance is left.
+ */
 function isUsed(tables: Tables): boolean {
-  return tables.countAll() > 0 || tables.sessions().length > 0 || (!tables.isShared && !tables.isRecovering(""));
+  if (tables.countAll() > 0 || tables.sessions().length > 0) return true;
+  return tables.isShared ? tables.homes().length > 0 : !tables.isRecovering("");
 }
 
 export function endTransfer(tables: Tables, { state, id }: Pick<TransferMark, "state" | "id">): boolean {
@@ -52,7 +57,7 @@ export function endTransfer(tables: Tables, { state, id }: Pick<TransferMark, "s
   return true;
 }
 
-function isMarked(tables: Tables, state: TransferMark["state"], id: string): boolean {
+export function isMarked(tables: Tables, state: TransferMark["state"], id: string): boolean {
   const mark = tables.transfer();
   return mark?.state === state && mark.id === id;
 }
@@ -100,6 +105,7 @@ function exported(record: SandboxRecord): SandboxRecord {
 export function importRows(tables: Tables, id: string, rows: readonly TransferRow[]): ImportAnswer {
   if (!isMarked(tables, "importing", id)) return { kind: "unmarked" };
   for (const row of rows) {
+    if (row.kind === "home" && hasOtherHome(tables, row.home)) return { kind: "rehomed", home: row.home };
     if (row.kind !== "record") continue;
     if (!tables.isRecovering(row.record.engine)) return { kind: "used", engine: row.record.engine };
     if (isClash(tables, row.record)) return { kind: "clash", sandboxId: row.record.sandboxId };
@@ -107,7 +113,7 @@ export function importRows(tables: Tables, id: string, rows: readonly TransferRo
   const now = tables.now();
   for (const row of rows) {
     if (row.kind === "tombstone") putTombstone(tables, row.tombstone, now);
-    else if (row.kind === "home") tables.putHome(row.home.user, row.home.thread, row.home.engine);
+    else if (row.kind === "home") addHome(tables, row.home);
     else if (tables.record(row.record.sandboxId) === null) writeRecord(tables, atTime(row.record, now));
   }
   raiseGeneration(tables, Math.max(0, ...rows.map(generationOf)));
@@ -118,7 +124,17 @@ export function importRows(tables: Tables, id: string, rows: readonly TransferRo
 function writeRecord(tables: Tables, record: SandboxRecord): void {
   insert(tables, record);
   const { user, thread, engine } = record;
-  if (user !== null && thread !== null && !isAnonymous(thread)) tables.putHome(user, thread, engine);
+  if (user !== null && thread !== null && !isAnonymous(thread)) addHome(tables, { user, thread, engine });
+}
+
+function hasOtherHome(tables: Tables, { user, thread, engine }: ThreadHome): boolean {
+  const present = tables.homeOf(user, thread);
+  return present !== null && present !== engine;
+}
+
+/** A home that is there stays: the thread's workspace is on its engine. */
+function addHome(tables: Tables, { user, thread, engine }: ThreadHome): void {
+  if (tables.homeOf(user, thread) === null) tables.putHome(user, thread, engine);
 }
 
 function generationOf(row: TransferRow): number {

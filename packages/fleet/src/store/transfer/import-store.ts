@@ -5,13 +5,14 @@
  *   and another file is refused.
  * - The check that the store is unused comes twice: with the mark, and after it. A store of several hosts may learn of
  *   a session late; after the mark no session can begin.
- * - Nothing is undone after a failure. The mark keeps instances out until the import is repeated or the store removed.
+ * - An import that fails before its first write removes its mark: a store that turns out to be in use serves on. After
+ *   that nothing is undone. The mark keeps instances out until the import is repeated or the store removed.
  */
 
 import { SandlotError } from "@sandlot/contract";
 import type { Store } from "../store.ts";
 import type { ExportedRow, ExportHeader } from "./export-store.ts";
-import type { TransferRow } from "./store-transfer.ts";
+import type { ExportPage, TransferRow } from "./store-transfer.ts";
 
 /** One transaction each: a shared store sends them in one message. */
 const PAGE_ROWS = 100;
@@ -32,24 +33,37 @@ export interface ImportRequest {
 
 /** Resolves with how many entries the store could not take: a store of one host has none. */
 export async function importStore(request: ImportRequest): Promise<number> {
+  const isNew = await claim(request);
+  const progress = { hasWritten: false };
+  try {
+    return await writeAll(request, progress);
+  } catch (error) {
+    // A process that imports the same file at the same time may have written under the same mark.
+    if (isNew && !progress.hasWritten && (await problemOf(request.store)) === null) await unmark(request);
+    throw error;
+  }
+}
+
+async function writeAll(request: ImportRequest, progress: { hasWritten: boolean }): Promise<number> {
   const { store, header, signal } = request;
-  await claim(request);
   const recovered: string[] = [];
   let leftOut = 0;
   let page: TransferRow[] = [];
   const send = async () => {
     signal.throwIfAborted();
-    const answer = await store.importRows(header.id, page);
+    const answer = await written(progress, store.importRows(header.id, page), ({ kind }) => kind === "imported");
     if (answer.kind === "unmarked") throw ended(request);
     if (answer.kind === "clash") throw clash(request, answer.sandboxId);
     if (answer.kind === "used") throw notEmpty(request, `an instance of engine ${answer.engine} has used it before`);
+    if (answer.kind === "rehomed")
+      throw notEmpty(request, `thread ${answer.home.thread} lives on another engine than ${answer.home.engine} there`);
     page = [];
   };
   for await (const row of request.rows) {
     if (row.kind === "engine") {
       if (row.isRecovered) recovered.push(row.engine);
     } else if (row.kind === "entry") {
-      if (!(await putEntry(request, row))) leftOut += 1;
+      if (!(await putEntry(request, progress, row))) leftOut += 1;
     } else if (page.push(row) === PAGE_ROWS) await send();
   }
   await send();
@@ -59,39 +73,74 @@ export async function importStore(request: ImportRequest): Promise<number> {
 }
 
 /** False: this store has no entries. An entry that is there already is the same, from a try before. */
-async function putEntry(request: ImportRequest, { name, body }: { name: string; body: string }): Promise<boolean> {
+async function putEntry(
+  request: ImportRequest,
+  progress: { hasWritten: boolean },
+  { name, body }: { name: string; body: string },
+): Promise<boolean> {
   const { entries } = request.store;
   if (entries === null) return false;
-  const { kind } = await entries.put(name, body, null);
+  const put = entries.put(name, body, null, request.header.id);
+  const { kind } = await written(progress, put, (answer) => answer.kind === "put");
+  if (kind === "unmarked") throw ended(request);
   if (kind === "put" || (kind === "changed" && (await entries.get(name))?.body === body)) return true;
   throw notEmpty(request, kind === "full" ? "it has no room for more entries" : `it has another entry ${name} already`);
 }
 
-/** Marks the store and makes sure that it is unused. */
-async function claim(request: ImportRequest): Promise<void> {
+/** A write without an answer may have taken effect. */
+async function written<T>(progress: { hasWritten: boolean }, write: Promise<T>, isDone: (answer: T) => boolean) {
+  const hadWritten = progress.hasWritten;
+  progress.hasWritten = true;
+  const answer = await write;
+  progress.hasWritten = hadWritten || isDone(answer);
+  return answer;
+}
+
+/** Marks the store and makes sure that it is unused. True: the mark is new. */
+async function claim(request: ImportRequest): Promise<boolean> {
   const { store, header, withoutEngine, file } = request;
   if (store.isShared && withoutEngine !== null) {
     const problem = `its sandbox ${withoutEngine} names no engine, and several can use the new store; end it, export again`;
     throw new SandlotError("export_invalid", { file, problem });
   }
   const before = (await store.overview()).transfer;
+  if (before === null && (await store.entries?.list(""))?.length) throw notEmpty(request, await usedBy(store));
   const mark = await store.beginTransfer({ state: "importing", id: header.id });
-  if (mark === null) throw notEmpty(request, await problemOf(store));
+  if (mark === null) throw notEmpty(request, await usedBy(store));
   if (mark.state === "moved") throw notEmpty(request, "it was exported itself and still has its records");
   if (mark.id !== header.id) throw notEmpty(request, "the import of another file has begun and not ended");
-  if (before !== null) return;
-  const sessions = await store.sessions();
-  const records = await store.census();
-  if (sessions.length === 0 && Object.values(records).every((count) => count === 0)) return;
-  await store.endTransfer({ state: "importing", id: header.id });
-  throw notEmpty(request, await problemOf(store));
+  if (before !== null) return false;
+  const problem = await problemOf(store);
+  if (problem === null) return true;
+  await unmark(request);
+  throw notEmpty(request, problem);
 }
 
-async function problemOf(store: Store): Promise<string> {
+function unmark({ store, header }: ImportRequest): Promise<boolean> {
+  return store.endTransfer({ state: "importing", id: header.id });
+}
+
+async function usedBy(store: Store): Promise<string> {
+  return (await problemOf(store)) ?? "an instance has used it before, or an import into it has ended";
+}
+
+/** What the store has already; `null`: nothing that an instance or a gateway has left there. */
+async function problemOf(store: Store): Promise<string | null> {
   const sessions = (await store.sessions()).length;
   const records = Object.values(await store.census()).reduce((sum, count) => sum + count, 0);
-  if (sessions === 0 && records === 0) return "an instance has used it before, or an import into it has ended";
-  return `it has ${records} sandboxes and ${sessions} instances`;
+  if (sessions > 0 || records > 0) return `it has ${records} sandboxes and ${sessions} instances`;
+  const entries = (await store.entries?.list(""))?.length ?? 0;
+  if (entries > 0) return `it has ${entries} entries of gateways`;
+  return (await hasHomes(store)) ? "it has homes of threads" : null;
+}
+
+async function hasHomes(store: Store): Promise<boolean> {
+  for (let after: string | null = null; ; ) {
+    const { rows, next }: ExportPage = await store.exportPage(after, 1);
+    if (rows.some(({ kind }) => kind === "home")) return true;
+    if (next === null) return false;
+    after = next;
+  }
 }
 
 function notEmpty({ description }: ImportRequest, problem: string): SandlotError {

@@ -61,6 +61,8 @@ export type ImportAnswer =
   | { readonly kind: "unmarked" }
   /** An instance has served from this store and this record's engine before. */
   | { readonly kind: "used"; readonly engine: string }
+  /** The thread lives on another engine here. */
+  | { readonly kind: "rehomed"; readonly home: ThreadHome }
   /** The thread of this record has another record. */
   | { readonly kind: "clash"; readonly sandboxId: SandboxId };
 
