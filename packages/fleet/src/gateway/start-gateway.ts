@@ -106,8 +106,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world, entries);
   const aioLinks = await AioLinks.open(home, links, world, entries);
+  const rates = new RateLimits(world, settings);
   const previews = new PreviewServer({
-    ...{ links, aioLinks, keys, threads, world, settings, logger },
+    ...{ links, aioLinks, rates, keys, threads, world, settings, logger },
     certificate: certificates.previews,
   });
   const credential = entries === null ? null : await PeerCredential.open(entries);
@@ -128,7 +129,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
-  const rates = new RateLimits(world, settings);
   const callers = { keys, rates, isPeer };
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);

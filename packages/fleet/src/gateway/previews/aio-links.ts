@@ -11,6 +11,7 @@
  *   `RECHECK_MS` at the others.
  * - A text names the key that made the URL, whose rights it has (`link-use.ts`).
  * - Names are link ids; input of a caller becomes part of a path only if it matches their pattern.
+ * - URLs that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once.
  * - A thread has at most `URLS_MAX` live URLs, and creating one removes the expired ones of all threads.
  */
 
@@ -20,6 +21,7 @@ import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { SharedEntries } from "../../fleet.ts";
 import type { World } from "../../world/world.ts";
+import { LookUpLimit } from "../guards/look-up-limit.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
 import type { NamedTexts } from "../named-texts/named-texts.ts";
 import { SharedTexts } from "../named-texts/shared-texts.ts";
@@ -29,6 +31,9 @@ import type { PreviewLinks } from "./links.ts";
 
 /** Enough for every client of a thread; stops a loop that forgets to revoke. */
 const URLS_MAX = 64;
+
+/** URLs remembered as valid; beyond it all are forgotten, and each is looked up as a new one once. */
+const REMEMBERED_MAX = 10_000;
 
 /** How long an open request may outlive a URL that another gateway revoked. */
 const RECHECK_MS = 2_000;
@@ -65,11 +70,18 @@ export class AioLinks {
   readonly #texts: NamedTexts;
   readonly #links: PreviewLinks;
   readonly #world: World;
+  /** Whether the texts are entries of a store. */
+  readonly #isShared: boolean;
   /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
-  private constructor(texts: NamedTexts, links: PreviewLinks, world: World) {
+  /** Hashes of the id and secret of URLs that were valid when last read. */
+  readonly #valid = new Set<string>();
+  readonly #unknown = new LookUpLimit("AIO URLs");
+
+  private constructor(texts: NamedTexts, links: PreviewLinks, world: World, isShared: boolean) {
     this.#texts = texts;
+    this.#isShared = isShared;
     this.#links = links;
     this.#world = world;
   }
@@ -85,7 +97,7 @@ export class AioLinks {
       entries === null
         ? await FileTexts.open(join(home, "aio-urls"), LINK_ID_PATTERN, world)
         : new SharedTexts(entries, "aio");
-    return new AioLinks(texts, links, world);
+    return new AioLinks(texts, links, world, entries !== null);
   }
 
   /** Returns the secret, which is not stored. */
@@ -110,11 +122,15 @@ export class AioLinks {
 
   /**
    * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called on a revocation, until the use
-   * is disposed.
+   * is disposed. `beforeUnknown` can refuse, by throwing, a URL that this gateway has not found before. It is called
+   * before a shared store is asked; a file of the home is read without it.
    */
-  async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
+  async use(address: AioAddress, end: () => void, beforeUnknown?: () => void): Promise<AioUse | null> {
     const { linkId } = address;
     if (expiryOf(linkId) <= this.#world.wallMs()) return null;
+    const isKnown = this.#valid.has(fingerprintOf(address));
+    if (!isKnown && this.#isShared) beforeUnknown?.();
+    const verify = () => this.#verify(address);
     // Before reading the file: otherwise a revocation in between would go unnoticed.
     const uses = this.#uses.get(linkId) ?? new Set();
     this.#uses.set(linkId, uses.add(end));
@@ -122,7 +138,7 @@ export class AioLinks {
       uses.delete(end);
       if (uses.size === 0 && this.#uses.get(linkId) === uses) this.#uses.delete(linkId);
     };
-    const claims = await this.#verify(address).catch((error: unknown) => {
+    const claims = await (isKnown ? verify() : this.#unknown.run(verify)).catch((error: unknown) => {
       stop();
       throw error;
     });
@@ -159,7 +175,17 @@ export class AioLinks {
     return removed.filter(Boolean).length;
   }
 
-  async #verify({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
+  async #verify(address: AioAddress): Promise<LinkClaims | null> {
+    const claims = await this.#read(address);
+    if (claims === null) this.#valid.delete(fingerprintOf(address));
+    else {
+      if (this.#valid.size >= REMEMBERED_MAX) this.#valid.clear();
+      this.#valid.add(fingerprintOf(address));
+    }
+    return claims;
+  }
+
+  async #read({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
     const text = await this.#texts.read(linkId);
     if (text === null) return null;
     const { user, thread, keyId, hash: expected } = storedSchema.parse(JSON.parse(text));
@@ -188,6 +214,10 @@ export class AioLinks {
 
 function expiryOf(linkId: string): number {
   return Number.parseInt(linkId.slice(24, 36), 16);
+}
+
+function fingerprintOf({ linkId, secret }: AioAddress): string {
+  return hash("sha256", `${linkId}${secret}`, "base64");
 }
 
 function hashOf(secret: string): Buffer {
