@@ -133,7 +133,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
   const onProblem = (error: unknown) =>
-    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
+    logger.warn(
+      { err: error },
+      "the store does not take this gateway's rates; rate limits are each gateway's own meanwhile",
+    );
   const exchange =
     entries === null
       ? null

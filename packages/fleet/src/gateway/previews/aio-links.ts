@@ -12,18 +12,21 @@
  * - A text names the key that made the URL, whose rights it has (`link-use.ts`).
  * - Names are link ids; input of a caller becomes part of a path only if it matches their pattern.
  * - URLs that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once.
- * - A thread has at most `URLS_MAX` live URLs, and creating one removes the expired ones of all threads.
+ * - A thread has at most `URLS_MAX` live URLs, a user `USER_URLS_MAX`, and a shared store `SHARED_URLS_MAX` in all.
+ *   Requests that create URLs at the same time can go over it by their number.
+ * - Creating a URL removes up to `SWEEP_MAX` expired ones of all threads.
  */
 
 import { hash, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
 import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import type { SharedEntries } from "../../fleet.ts";
+import { ENTRIES_MAX, type SharedEntries } from "../../fleet.ts";
+import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
 import { LookUpLimit } from "../guards/look-up-limit.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
-import type { NamedTexts } from "../named-texts/named-texts.ts";
+import { type NamedTexts, noRoom } from "../named-texts/named-texts.ts";
 import { SharedTexts } from "../named-texts/shared-texts.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
@@ -31,6 +34,12 @@ import type { PreviewLinks } from "./links.ts";
 
 /** Enough for every client of a thread; stops a loop that forgets to revoke. */
 const URLS_MAX = 64;
+/** Some threads' worth. Without it one user could fill the store with URLs of many threads. */
+const USER_URLS_MAX = 256;
+/** The other half of the store's entries stays free for keys, secrets and rates. */
+const SHARED_URLS_MAX = ENTRIES_MAX / 2;
+/** Bounds how long a caller waits for the removal of expired URLs. More than one, so that they become fewer. */
+const SWEEP_MAX = 100;
 
 /** URLs remembered as valid; beyond it all are forgotten, and each is looked up as a new one once. */
 const REMEMBERED_MAX = 10_000;
@@ -75,6 +84,8 @@ export class AioLinks {
   /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
+  /** The user of each live URL. A URL never changes its user. */
+  #owners: ReadonlyMap<string, string> = new Map();
   /** Hashes of the id and secret of URLs that were valid when last read. */
   readonly #valid = new Set<string>();
   readonly #unknown = new LookUpLimit("AIO URLs");
@@ -107,10 +118,16 @@ export class AioLinks {
     ttlMs: number,
   ): Promise<{ linkId: string; secret: string; expiresAt: number }> {
     const label = this.#links.threadLabel(key);
-    if ((await this.#sweep(label)) >= URLS_MAX) {
+    const { live, count } = await this.#sweep();
+    if (live.filter((id) => id.startsWith(label)).length >= URLS_MAX) {
       const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
       throw new SandlotError("invalid_request", { field: "thread", problem });
     }
+    if ((await this.#countOf(key.user, live)) >= USER_URLS_MAX) {
+      const problem = `${key.user} has ${USER_URLS_MAX} AIO URLs already; revoke those of a thread with DELETE /v1/threads/{thread}/aio`;
+      throw new SandlotError("invalid_request", { field: "user", problem });
+    }
+    if (this.#isShared && count >= SHARED_URLS_MAX) throw noRoom("AIO URLs", SHARED_URLS_MAX);
     const expiresAt = this.#world.wallMs() + ttlMs;
     const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
     const secret = this.#world.randomHex(24);
@@ -193,12 +210,23 @@ export class AioLinks {
     return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
   }
 
-  /** Removes expired URLs. Returns how many live ones the thread has. */
-  async #sweep(label: string): Promise<number> {
+  /** Removes expired URLs. Returns the live ones, and how many there are with the expired ones that are left. */
+  async #sweep(): Promise<{ live: readonly string[]; count: number }> {
     const now = this.#world.wallMs();
     const all = await this.#linkIds();
-    await Promise.all(all.filter((id) => expiryOf(id) <= now).map((id) => this.#remove(id)));
-    return all.filter((id) => id.startsWith(label) && expiryOf(id) > now).length;
+    const expired = all.filter((id) => expiryOf(id) <= now).slice(0, SWEEP_MAX);
+    await Promise.all(expired.map((id) => this.#remove(id)));
+    return { live: all.filter((id) => expiryOf(id) > now), count: all.length - expired.length };
+  }
+
+  /** How many of the URLs are the user's. Texts are read only when there are enough URLs, and unread ones among them. */
+  async #countOf(user: string, live: readonly string[]): Promise<number> {
+    if (live.length < USER_URLS_MAX) return 0;
+    if (live.some((id) => !this.#owners.has(id))) {
+      const texts = await this.#texts.all();
+      this.#owners = new Map([...texts].map(([id, text]) => [id, ownerOf(text)]));
+    }
+    return live.filter((id) => this.#owners.get(id) === user).length;
   }
 
   async #linkIds(): Promise<readonly string[]> {
@@ -214,6 +242,11 @@ export class AioLinks {
 
 function expiryOf(linkId: string): number {
   return Number.parseInt(linkId.slice(24, 36), 16);
+}
+
+/** A text that is no record of a URL belongs to no user; using that URL says so. */
+function ownerOf(text: string): string {
+  return storedSchema.safeParse(tryJson(text)).data?.user ?? "";
 }
 
 function fingerprintOf({ linkId, secret }: AioAddress): string {
