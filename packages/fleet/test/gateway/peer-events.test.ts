@@ -9,6 +9,7 @@ import { PeerEvents } from "../../src/gateway/events/peer-events.ts";
 import { EventBus } from "../../src/observe/event-bus.ts";
 import { MemoryEntries } from "../../src/store/memory/memory-entries.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 
 const HEARTBEAT_MS = 100;
 const servers: Server[] = [];
@@ -23,8 +24,14 @@ afterEach(async () => {
 
 type Answer = (request: IncomingMessage, response: ServerResponse, turn: number) => void;
 
+interface FollowOptions {
+  readonly world?: World;
+  readonly heartbeatMs?: number;
+}
+
 /** A peer that answers as it likes, and a log that follows it. */
-async function follow(answer: Answer) {
+async function follow(answer: Answer, options: FollowOptions = {}) {
+  const { world = systemWorld(), heartbeatMs = HEARTBEAT_MS } = options;
   let turns = 0;
   const asked: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -35,11 +42,10 @@ async function follow(answer: Answer) {
   servers.push(server);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const world = systemWorld();
   const log = new EventLog(new EventBus(world, "i-own" as never), world);
   const credential = await PeerCredential.open(new MemoryEntries());
-  const peers = async () => [{ instance: "i-peer" as never, address, engines: [] }];
-  const events = new PeerEvents({ world, log, credential, heartbeatMs: HEARTBEAT_MS, peers });
+  const alive = [{ instance: "i-peer" as never, address, engines: [] }];
+  const events = new PeerEvents({ world, log, credential, heartbeatMs, peers: async () => [...alive] });
   const reading = events.read();
   const items: LogItem[] = [];
   const stop = new AbortController();
@@ -55,7 +61,7 @@ async function follow(answer: Answer) {
     for (let turn = 0; turn < 500 && !isIt(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 20));
     if (!isIt()) throw new Error(`not ${what}: ${JSON.stringify(items)}`);
   };
-  return { events, items, asked, until, credential };
+  return { events, items, asked, until, credential, alive };
 }
 
 const head = (response: ServerResponse) => response.writeHead(200, { "content-type": "text/event-stream" });
@@ -123,6 +129,28 @@ describe("a peer whose events are followed", () => {
     await until("an event", () => kinds(items).includes("event"));
     expect(items.filter(({ kind }) => kind === "event").length).toBe(1);
     expect(kinds(items).filter((kind) => kind === "gap").length).toBeGreaterThanOrEqual(2);
+  });
+
+  it("that is gone while its stream counts as open leaves a gap", async () => {
+    const usual = systemWorld();
+    const world: World = { ...usual, timer: (ms, run, options) => usual.timer(ms / 50, run, options) };
+    const answer: Answer = (_, response) => void head(response).write(event(1));
+    const { events, items, until, alive } = await follow(answer, { world, heartbeatMs: 10 * 60_000 });
+    await until("an event", () => kinds(items).includes("event"));
+    expect(await uncovered(events)).toEqual([]);
+    alive.pop();
+    await until("a gap", () => kinds(items).lastIndexOf("gap") > kinds(items).indexOf("event"));
+  });
+
+  it("that has not answered when following ends keeps no reader waiting", async () => {
+    const { events, asked, until } = await follow(() => undefined);
+    await until("asked", () => asked.length === 1);
+    let isSettled = false;
+    const waiting = uncovered(events).then(() => (isSettled = true));
+    events.close();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(isSettled).toBe(true);
+    await waiting;
   });
 
   it("that sends a line without end is cut off", async () => {

@@ -118,12 +118,12 @@ export class PeerEvents {
     const reachable = peers.filter(({ address }) => address !== null).slice(0, PEERS_MAX);
     const wanted = new Map(reachable.map(({ instance, address }) => [String(instance), address ?? ""]));
     this.#unasked = peers.map(({ instance }) => String(instance)).filter((instance) => !wanted.has(instance));
-    for (const [instance, { end, address, isOpen }] of this.#followed) {
+    for (const [instance, { end, address }] of this.#followed) {
       if (wanted.get(instance) === address) continue;
       end.abort();
       this.#followed.delete(instance);
-      // Its last events may not have come.
-      if (!isOpen) this.#parts.log.gap();
+      // Its last events may not have come, also where its stream counts as open: silence is noticed late.
+      this.#parts.log.gap();
     }
     const begun = [...wanted].map(([instance, address]) =>
       this.#followed.has(instance) ? null : this.#follow(instance, address, signal),
@@ -164,7 +164,7 @@ export class PeerEvents {
       } catch {
         // The peer is named as not covered until it answers again.
       }
-      if (signal.aborted) return;
+      if (signal.aborted) break;
       change(false);
       await sleep(world, RETRY_MS, signal, { background: true }).catch(() => undefined);
     }
