@@ -113,11 +113,11 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   });
   const credential = entries === null ? null : await PeerCredential.open(entries);
   const events = new EventLog(fleet.events, world);
-  const { heartbeatMs } = settings;
+  const { heartbeatMs, advertise: ownAddress = null } = settings;
   const peerEvents =
     credential === null
       ? null
-      : new PeerEvents({ world, log: events, credential, heartbeatMs, peers: () => fleet.peers() });
+      : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },

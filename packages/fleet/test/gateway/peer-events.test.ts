@@ -6,6 +6,7 @@ import { afterEach, describe, expect, it } from "vitest";
 import { EventLog, type LogItem } from "../../src/gateway/events/event-log.ts";
 import { PeerCredential } from "../../src/gateway/events/peer-credential.ts";
 import { PeerEvents } from "../../src/gateway/events/peer-events.ts";
+import { isOwnHost } from "../../src/gateway/events/peer-stream.ts";
 import { EventBus } from "../../src/observe/event-bus.ts";
 import { MemoryEntries } from "../../src/store/memory/memory-entries.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
@@ -27,11 +28,12 @@ type Answer = (request: IncomingMessage, response: ServerResponse, turn: number)
 interface FollowOptions {
   readonly world?: World;
   readonly heartbeatMs?: number;
+  readonly ownAddress?: string | null;
 }
 
 /** A peer that answers as it likes, and a log that follows it. */
 async function follow(answer: Answer, options: FollowOptions = {}) {
-  const { world = systemWorld(), heartbeatMs = HEARTBEAT_MS } = options;
+  const { world = systemWorld(), heartbeatMs = HEARTBEAT_MS, ownAddress = "http://127.0.0.1:1" } = options;
   let turns = 0;
   const asked: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -45,7 +47,7 @@ async function follow(answer: Answer, options: FollowOptions = {}) {
   const log = new EventLog(new EventBus(world, "i-own" as never), world);
   const credential = await PeerCredential.open(new MemoryEntries());
   const alive = [{ instance: "i-peer" as never, address, engines: [] }];
-  const events = new PeerEvents({ world, log, credential, heartbeatMs, peers: async () => [...alive] });
+  const events = new PeerEvents({ world, log, credential, ownAddress, heartbeatMs, peers: async () => [...alive] });
   const reading = events.read();
   const items: LogItem[] = [];
   const stop = new AbortController();
@@ -131,6 +133,16 @@ describe("a peer whose events are followed", () => {
     expect(kinds(items).filter((kind) => kind === "gap").length).toBeGreaterThanOrEqual(2);
   });
 
+  it.each(["https://gateway.example", null])(
+    "at a loopback address is named, and gets no credential from a gateway at %s",
+    async (ownAddress) => {
+      const { events, asked } = await follow((_, response) => void head(response).write(event(1)), { ownAddress });
+      expect(await uncovered(events)).toEqual(["i-peer"]);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(asked).toEqual([]);
+    },
+  );
+
   it("that is gone while its stream counts as open leaves a gap", async () => {
     const usual = systemWorld();
     const world: World = { ...usual, timer: (ms, run, options) => usual.timer(ms / 50, run, options) };
@@ -162,4 +174,16 @@ describe("a peer whose events are followed", () => {
     await until("asked again", () => asked.length >= 2);
     expect(kinds(items)).not.toContain("event");
   });
+});
+
+describe("an address of the host itself", () => {
+  it.each([
+    ...["http://127.0.0.1:1", "http://127.1", "http://2130706433", "http://LOCALHOST:8", "http://localhost./x"],
+    ...["http://a.localhost", "http://[::1]:2", "http://[::ffff:127.0.0.1]", "http://0", "http://[::]", "no URL"],
+  ])("is %s", (address) => expect(isOwnHost(address)).toBe(true));
+
+  it.each(["https://gateway.example", "http://10.0.0.1", "http://[fe80::1]", "https://localhost.example"])(
+    "is not %s",
+    (address) => expect(isOwnHost(address)).toBe(false),
+  );
 });
