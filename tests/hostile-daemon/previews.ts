@@ -3,6 +3,7 @@
 import { connect } from "node:net";
 import { resolveGatewaySettings } from "../../packages/fleet/src/config/gateway-settings.ts";
 import type { Lease } from "../../packages/fleet/src/fleet.ts";
+import { RateLimits } from "../../packages/fleet/src/gateway/guards/rate-limits.ts";
 import { AioLinks } from "../../packages/fleet/src/gateway/previews/aio-links.ts";
 import { PreviewLinks } from "../../packages/fleet/src/gateway/previews/links.ts";
 import { type PreviewParts, PreviewServer } from "../../packages/fleet/src/gateway/previews/preview-server.ts";
@@ -30,10 +31,11 @@ export async function openPreviews(home: string, world: World) {
     };
     return lease as Lease;
   };
+  const settings = resolveGatewaySettings();
   const quiet = { debug: () => {} };
   const { server, ...previews } = listening({
     ...{ links, aioLinks: await AioLinks.open(home, links, world) },
-    ...{ world, settings: resolveGatewaySettings(), certificate: null },
+    ...{ world, settings, certificate: null, rates: new RateLimits(world, settings) },
     ...{
       threads: { acquireExisting, release: (lease) => lease.release() },
       keys: { find: () => KEY },

@@ -26,7 +26,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 
-export type { SharedEntries } from "./store/entries.ts";
+export { ENTRIES_MAX, type SharedEntries } from "./store/entries.ts";
 
 export interface Fleet extends AsyncDisposable {
   readonly instanceId: InstanceId;

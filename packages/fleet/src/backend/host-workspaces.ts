@@ -43,8 +43,11 @@ export interface OpenFile {
 
 /** Workspaces on this host's disk, from a backend that has them. */
 export interface HostWorkspaces {
-  /** Runs `use` with the thread's files, in their present place, without making a sandbox. */
-  use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T>;
+  /**
+   * Runs `use` with the thread's files, in their present place, without making a sandbox. The signal ends a wait before
+   * `use`, where an implementation has one.
+   */
+  use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>, signal?: AbortSignal): Promise<T>;
   /**
    * Opens a file without a sandbox. `null` where only a sandbox can decide: outside the workspace, behind a link, not a
    * regular file, or missing.

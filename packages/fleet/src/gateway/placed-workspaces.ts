@@ -8,6 +8,7 @@
  * - Files of a thread are used on this disk only while its sandbox's record names this host's engine.
  * - A thread that has no record gets one first, with a lease: that settles it on an engine, here if it is new. One that
  *   lives elsewhere is refused with `thread_elsewhere`, which names the gateways to ask, before anything is read.
+ * - A caller that goes away while the thread is settled leaves no place in the fleet's queue.
  */
 
 import type { HostWorkspaces, WorkspaceFiles, WorkspaceKey } from "../backend/host-workspaces.ts";
@@ -22,11 +23,11 @@ export function placedWorkspaces(
   const isHere = async ({ user, thread }: WorkspaceKey) => (await fleet.locate({ user, thread })) === "here";
   const { openFile, writeFile, place } = host;
   return {
-    async use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>): Promise<T> {
-      if (await isHere(key)) return host.use(key, use);
-      const lease = await threads.acquire(key, "gateway: files");
+    async use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>, signal?: AbortSignal): Promise<T> {
+      if (await isHere(key)) return host.use(key, use, signal);
+      const lease = await threads.acquire(key, "gateway: files", signal);
       try {
-        return await host.use(key, use);
+        return await host.use(key, use, signal);
       } finally {
         await threads.release(lease);
       }

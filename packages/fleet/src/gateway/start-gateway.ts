@@ -106,17 +106,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world, entries);
   const aioLinks = await AioLinks.open(home, links, world, entries);
+  const rates = new RateLimits(world, settings);
   const previews = new PreviewServer({
-    ...{ links, aioLinks, keys, threads, world, settings, logger },
+    ...{ links, aioLinks, rates, keys, threads, world, settings, logger },
     certificate: certificates.previews,
   });
   const credential = entries === null ? null : await PeerCredential.open(entries);
   const events = new EventLog(fleet.events, world);
-  const { heartbeatMs } = settings;
+  const { heartbeatMs, advertise: ownAddress = null } = settings;
   const peerEvents =
     credential === null
       ? null
-      : new PeerEvents({ world, log: events, credential, heartbeatMs, peers: () => fleet.peers() });
+      : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
@@ -128,12 +129,14 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
-  const rates = new RateLimits(world, settings);
   const callers = { keys, rates, isPeer };
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
   const onProblem = (error: unknown) =>
-    logger.warn({ err: error }, "the store does not answer; rate limits are this gateway's alone meanwhile");
+    logger.warn(
+      { err: error },
+      "the store does not take this gateway's rates; rate limits are each gateway's own meanwhile",
+    );
   const exchange =
     entries === null
       ? null

@@ -59,22 +59,23 @@ export class WorkspaceAccess {
     purpose: string,
     signal: AbortSignal,
   ): Promise<{ readonly files: WorkspaceFiles; readonly done: () => Promise<void> }> {
-    if (this.host !== null) return openHost(this.host, key);
+    if (this.host !== null) return openHost(this.host, key, signal);
     const lease = await this.#threads.acquire(key, purpose, signal);
     return { files: new LeasedFiles(lease.sandbox, this.#world), done: () => this.#threads.release(lease) };
   }
 }
 
 /** Turns a callback's scope into one that lasts until `done` is called. */
-async function openHost(host: HostWorkspaces, key: ThreadKey) {
+async function openHost(host: HostWorkspaces, key: ThreadKey, signal: AbortSignal) {
   let finish: () => void = () => undefined;
   const finished = new Promise<void>((resolve) => (finish = resolve));
   let ended: Promise<void> = finished;
   const files = await new Promise<WorkspaceFiles>((resolve, reject) => {
-    ended = host.use(key, async (opened) => {
+    const hold = async (opened: WorkspaceFiles) => {
       resolve(opened);
       await finished;
-    });
+    };
+    ended = host.use(key, hold, signal);
     ended.catch(reject);
   });
   const done = async () => {

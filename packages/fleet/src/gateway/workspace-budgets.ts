@@ -46,15 +46,17 @@ export function budgetedWorkspaces(
   const { branch } = host;
   return {
     ...host,
-    use: (key, use) =>
-      host.use(key, async (files) => {
+    use: (key, use, signal) => {
+      const withBudget = async (files: WorkspaceFiles) => {
         const budgeted = new BudgetedFiles(files, () => budgets.open(key));
         try {
           return await use(budgeted);
         } finally {
           await budgeted.close();
         }
-      }),
+      };
+      return host.use(key, withBudget, signal);
+    },
     ...(branch !== undefined && {
       branch: (from, to) => branch.call(host, from, to, limitsOf(DEFAULT_BLUEPRINT) ?? undefined),
     }),

@@ -277,7 +277,8 @@ test("a URL that ends while it is looked up takes no lease", async () => {
 
 function previewServer(parts: Pick<PreviewParts, "aioLinks" | "threads">) {
   const keys = { find: () => ({ scope: "operator", blueprints: null }) as never };
-  const rest = { links: {} as never, keys, logger: pino({ level: "silent" }) as never, certificate: null };
+  const rates = { checkFailures: () => undefined, countFailure: () => undefined };
+  const rest = { links: {} as never, rates, keys, logger: pino({ level: "silent" }) as never, certificate: null };
   const made = new PreviewServer({ ...parts, ...rest, world: systemWorld(), settings: resolveGatewaySettings() });
   return { server: made.server, close: () => made.close() };
 }

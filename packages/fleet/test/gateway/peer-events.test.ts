@@ -6,9 +6,11 @@ import { afterEach, describe, expect, it } from "vitest";
 import { EventLog, type LogItem } from "../../src/gateway/events/event-log.ts";
 import { PeerCredential } from "../../src/gateway/events/peer-credential.ts";
 import { PeerEvents } from "../../src/gateway/events/peer-events.ts";
+import { isOwnHost } from "../../src/gateway/events/peer-stream.ts";
 import { EventBus } from "../../src/observe/event-bus.ts";
 import { MemoryEntries } from "../../src/store/memory/memory-entries.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 
 const HEARTBEAT_MS = 100;
 const servers: Server[] = [];
@@ -23,8 +25,15 @@ afterEach(async () => {
 
 type Answer = (request: IncomingMessage, response: ServerResponse, turn: number) => void;
 
+interface FollowOptions {
+  readonly world?: World;
+  readonly heartbeatMs?: number;
+  readonly ownAddress?: string | null;
+}
+
 /** A peer that answers as it likes, and a log that follows it. */
-async function follow(answer: Answer) {
+async function follow(answer: Answer, options: FollowOptions = {}) {
+  const { world = systemWorld(), heartbeatMs = HEARTBEAT_MS, ownAddress = "http://127.0.0.1:1" } = options;
   let turns = 0;
   const asked: IncomingMessage[] = [];
   const server = createServer((request, response) => {
@@ -35,11 +44,10 @@ async function follow(answer: Answer) {
   servers.push(server);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const world = systemWorld();
   const log = new EventLog(new EventBus(world, "i-own" as never), world);
   const credential = await PeerCredential.open(new MemoryEntries());
-  const peers = async () => [{ instance: "i-peer" as never, address, engines: [] }];
-  const events = new PeerEvents({ world, log, credential, heartbeatMs: HEARTBEAT_MS, peers });
+  const alive = [{ instance: "i-peer" as never, address, engines: [] }];
+  const events = new PeerEvents({ world, log, credential, ownAddress, heartbeatMs, peers: async () => [...alive] });
   const reading = events.read();
   const items: LogItem[] = [];
   const stop = new AbortController();
@@ -55,7 +63,7 @@ async function follow(answer: Answer) {
     for (let turn = 0; turn < 500 && !isIt(); turn += 1) await new Promise((resolve) => setTimeout(resolve, 20));
     if (!isIt()) throw new Error(`not ${what}: ${JSON.stringify(items)}`);
   };
-  return { events, items, asked, until, credential };
+  return { events, items, asked, until, credential, alive };
 }
 
 const head = (response: ServerResponse) => response.writeHead(200, { "content-type": "text/event-stream" });
@@ -125,6 +133,38 @@ describe("a peer whose events are followed", () => {
     expect(kinds(items).filter((kind) => kind === "gap").length).toBeGreaterThanOrEqual(2);
   });
 
+  it.each(["https://gateway.example", null])(
+    "at a loopback address is named, and gets no credential from a gateway at %s",
+    async (ownAddress) => {
+      const { events, asked } = await follow((_, response) => void head(response).write(event(1)), { ownAddress });
+      expect(await uncovered(events)).toEqual(["i-peer"]);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(asked).toEqual([]);
+    },
+  );
+
+  it("that is gone while its stream counts as open leaves a gap", async () => {
+    const usual = systemWorld();
+    const world: World = { ...usual, timer: (ms, run, options) => usual.timer(ms / 50, run, options) };
+    const answer: Answer = (_, response) => void head(response).write(event(1));
+    const { events, items, until, alive } = await follow(answer, { world, heartbeatMs: 10 * 60_000 });
+    await until("an event", () => kinds(items).includes("event"));
+    expect(await uncovered(events)).toEqual([]);
+    alive.pop();
+    await until("a gap", () => kinds(items).lastIndexOf("gap") > kinds(items).indexOf("event"));
+  });
+
+  it("that has not answered when following ends keeps no reader waiting", async () => {
+    const { events, asked, until } = await follow(() => undefined);
+    await until("asked", () => asked.length === 1);
+    let isSettled = false;
+    const waiting = uncovered(events).then(() => (isSettled = true));
+    events.close();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(isSettled).toBe(true);
+    await waiting;
+  });
+
   it("that sends a line without end is cut off", async () => {
     const { items, asked, until } = await follow((_, response) => {
       head(response);
@@ -134,4 +174,16 @@ describe("a peer whose events are followed", () => {
     await until("asked again", () => asked.length >= 2);
     expect(kinds(items)).not.toContain("event");
   });
+});
+
+describe("an address of the host itself", () => {
+  it.each([
+    ...["http://127.0.0.1:1", "http://127.1", "http://2130706433", "http://LOCALHOST:8", "http://localhost./x"],
+    ...["http://a.localhost", "http://[::1]:2", "http://[::ffff:127.0.0.1]", "http://0", "http://[::]", "no URL"],
+  ])("is %s", (address) => expect(isOwnHost(address)).toBe(true));
+
+  it.each(["https://gateway.example", "http://10.0.0.1", "http://[fe80::1]", "https://localhost.example"])(
+    "is not %s",
+    (address) => expect(isOwnHost(address)).toBe(false),
+  );
 });

@@ -12,9 +12,9 @@ const settings = resolveGatewaySettings({
 });
 
 /** Gateways over one store in virtual time, and a caller that always asks at each of them. */
-function gateways(count: number, options: { readonly alone?: boolean } = {}) {
+function gateways(count: number, options: { readonly alone?: boolean; readonly entriesMax?: number } = {}) {
   const time = new VirtualTime();
-  const entries = new MemoryEntries();
+  const entries = new MemoryEntries(options.entriesMax);
   const problems: unknown[] = [];
   const all = Array.from({ length: count }, (_, index) => {
     const world = time.newWorld();
@@ -119,6 +119,14 @@ describe("rate limits of gateways that share a store", () => {
     entries.put = put;
     await ask(5, 2 * RATE);
     expect(sum(await ask(30, 2 * RATE))).toBeLessThanOrEqual(RATE * 30 * 1.01 + 3 * RATE);
+  });
+
+  it("a gateway for which a store has no room says so once, and still charges what the others report", async () => {
+    const { ask, entries, problems } = gateways(2, { entriesMax: 1 });
+    const seconds = 20;
+    expect(sum(await ask(seconds, 2 * RATE))).toBeLessThan(1.6 * RATE * seconds);
+    expect((await entries.list("rates/")).map(({ name }) => name)).toEqual(["rates/i-0"]);
+    expect(problems.map(String)).toEqual([expect.stringContaining("1 entries already")]);
   });
 
   it("a gateway that is gone without a word is forgotten", async () => {

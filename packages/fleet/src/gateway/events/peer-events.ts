@@ -8,6 +8,8 @@
  * Invariants
  * - Only instances with an advertised address and a live session are asked. All others are named as not covered: at the
  *   beginning of a stream, and whenever that changes.
+ * - A peer with a loopback address is asked only where this gateway's own is one too. Elsewhere that address is a
+ *   program on this host, which would get the credential.
  * - Forwarding goes on for `LINGER_MS` after the last reader, so that a reader that reconnects misses nothing. When it
  *   begins anew, the log has a gap: what other instances emitted in between is not in it.
  * - Each gateway sends on its own events only, so no event goes in circles.
@@ -19,7 +21,7 @@ import { sleep } from "../../world/waiting.ts";
 import type { Timer, World } from "../../world/world.ts";
 import type { EventLog } from "./event-log.ts";
 import type { PeerCredential } from "./peer-credential.ts";
-import { peerStream } from "./peer-stream.ts";
+import { isOwnHost, peerStream } from "./peer-stream.ts";
 
 const LINGER_MS = 60_000;
 /** How often the store is asked who is alive, while there are readers. */
@@ -36,6 +38,8 @@ export interface PeerEventsParts {
   readonly log: EventLog;
   readonly peers: () => Promise<readonly FleetPeer[]>;
   readonly credential: PeerCredential;
+  /** This gateway's advertised address; `null`: it has none. */
+  readonly ownAddress: string | null;
   readonly heartbeatMs: number;
 }
 
@@ -115,20 +119,25 @@ export class PeerEvents {
     // A store that does not answer changes nothing: the present peers are followed on.
     const peers = await this.#parts.peers().catch(() => null);
     if (peers === null || signal.aborted) return;
-    const reachable = peers.filter(({ address }) => address !== null).slice(0, PEERS_MAX);
+    const reachable = peers.filter(({ address }) => address !== null && this.#isTrusted(address)).slice(0, PEERS_MAX);
     const wanted = new Map(reachable.map(({ instance, address }) => [String(instance), address ?? ""]));
     this.#unasked = peers.map(({ instance }) => String(instance)).filter((instance) => !wanted.has(instance));
-    for (const [instance, { end, address, isOpen }] of this.#followed) {
+    for (const [instance, { end, address }] of this.#followed) {
       if (wanted.get(instance) === address) continue;
       end.abort();
       this.#followed.delete(instance);
-      // Its last events may not have come.
-      if (!isOpen) this.#parts.log.gap();
+      // Its last events may not have come, also where its stream counts as open: silence is noticed late.
+      this.#parts.log.gap();
     }
     const begun = [...wanted].map(([instance, address]) =>
       this.#followed.has(instance) ? null : this.#follow(instance, address, signal),
     );
     await Promise.all(begun);
+  }
+
+  #isTrusted(address: string): boolean {
+    const { ownAddress } = this.#parts;
+    return !isOwnHost(address) || (ownAddress !== null && isOwnHost(ownAddress));
   }
 
   /** Resolves when the peer has answered, or failed to, for the first time. */
@@ -164,7 +173,7 @@ export class PeerEvents {
       } catch {
         // The peer is named as not covered until it answers again.
       }
-      if (signal.aborted) return;
+      if (signal.aborted) break;
       change(false);
       await sleep(world, RETRY_MS, signal, { background: true }).catch(() => undefined);
     }

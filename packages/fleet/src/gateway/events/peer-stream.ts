@@ -6,6 +6,7 @@
  * - What it sends is bounded: an event that is too large, or is none, is a gap.
  */
 
+import { isLoopback } from "../../config/gateway-settings.ts";
 import { tryJson } from "../../world/try-json.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -69,6 +70,12 @@ export async function* peerStream(parts: PeerStreamParts, signal: AbortSignal): 
     // Ends the connection where the reader stopped first.
     silent.abort();
   }
+}
+
+/** Whether a URL leads to the host that opens it, or nowhere. The parser brings IP addresses into their usual form. */
+export function isOwnHost(address: string): boolean {
+  const host = (URL.parse(address)?.hostname ?? "localhost").replace(/^\[|\]$/g, "").replace(/\.$/, "");
+  return isLoopback(host) || host.endsWith(".localhost") || /^(?:0\.0\.0\.0|::|::ffff:(?:7f..:.+|0:0))$/.test(host);
 }
 
 /** `null` for heartbeats, and for notices that are not about events. */

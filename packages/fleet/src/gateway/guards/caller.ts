@@ -143,7 +143,7 @@ export function authenticate(
     request.caller = PEER;
     return null;
   }
-  const key = keys.verify(text);
+  const key = keys.verify(text, () => rates.checkFailures(request.ip, "keys"));
   if (key instanceof Promise) return key.then((found) => admit(asked, found));
   admit(asked, key);
   return null;
@@ -152,8 +152,7 @@ export function authenticate(
 function admit(asked: Asked, key: ApiKeyInfo | null): void {
   const { access, rates, request } = asked;
   if (key === null) {
-    // A valid key is never limited by failures of others at its address.
-    rates.countFailure(request.ip);
+    rates.countFailure(request.ip, "keys");
     refuse(asked, "the key is not valid");
   }
   request.caller = callerOf(key, access, request);

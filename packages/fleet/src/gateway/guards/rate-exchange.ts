@@ -20,10 +20,12 @@
  */
 
 import { hash } from "node:crypto";
+import type { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { SharedEntries } from "../../fleet.ts";
 import { tryJson } from "../../world/try-json.ts";
 import type { Timer, World } from "../../world/world.ts";
+import { noRoom } from "../named-texts/named-texts.ts";
 import type { Buckets } from "./rate-limits.ts";
 
 const INTERVAL_MS = 1_000;
@@ -66,7 +68,7 @@ export interface RateExchangeParts {
   /** Another one for each gateway. */
   readonly instance: string;
   readonly buckets: Readonly<Record<string, Buckets>>;
-  /** Called once for each time in which the store does not answer. */
+  /** Called once for each time in which the store does not answer, or has no room for this gateway's entry. */
   readonly onProblem: (error: unknown) => void;
 }
 
@@ -108,9 +110,11 @@ export class RateExchange {
   async #exchange(): Promise<void> {
     this.#gather();
     for (const peer of this.#peers.values()) peer.readIntervals += 1;
+    if (this.#listed.size === 0 && this.#seq === null) return;
     try {
-      if (this.#listed.size > 0 || this.#seq !== null) await this.#report();
+      const refusal = await this.#report();
       if (this.#listed.size > 0) await this.#charge();
+      if (refusal !== null) throw refusal;
       this.#failing = false;
     } catch (error) {
       if (!this.#failing) this.#parts.onProblem(error);
@@ -143,20 +147,23 @@ export class RateExchange {
     for (const [id] of byUse.slice(LISTED_MAX)) this.#listed.delete(id);
   }
 
-  async #report(): Promise<void> {
+  /** Returns why the store refused the report; `null`: it did not. */
+  async #report(): Promise<SandlotError | null> {
     const { entries } = this.#parts;
     if (this.#listed.size === 0 && this.#seq !== null) {
       await entries.delete(this.#own, this.#seq);
       this.#seq = null;
-      return;
+      return null;
     }
     this.#turn += 1;
     const callers = Object.fromEntries([...this.#listed].map(([id, { total, last }]) => [id, [total, last]]));
     const body = JSON.stringify({ turn: this.#turn, callers });
     const answer = await entries.put(this.#own, body, this.#seq);
+    if (answer.kind === "full") return noRoom("entries", answer.max);
     if (answer.kind === "put") this.#seq = answer.seq;
     // A write whose answer was lost, or a peer that took this gateway for gone.
     else this.#seq = (await entries.get(this.#own))?.seq ?? null;
+    return null;
   }
 
   async #charge(): Promise<void> {

@@ -1,9 +1,9 @@
 /**
- * Rate limits per key and per user, and for failed keys per address. Token buckets: an average, and a burst above it.
+ * Rate limits per key and per user, and for failed keys and failed AIO URLs per address. Token buckets: an average, and a burst above it.
  *
  * Each gateway counts by itself. Where gateways share a store, each also charges its buckets for what the others have
- * admitted (`rate-exchange.ts`): the averages hold for all gateways together, the burst is each gateway's own. Failed
- * keys are counted at each gateway alone.
+ * admitted (`rate-exchange.ts`): the averages hold for all gateways together, the burst is each gateway's own.
+ * Failures are counted at each gateway alone.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -13,6 +13,9 @@ import type { Caller } from "./caller.ts";
 
 /** Callers tracked at once. A full bucket is forgotten without loss. */
 const BUCKETS_MAX = 50_000;
+
+/** What an address can fail with. Each has buckets of its own: a failing URL delays no key. */
+export type Failing = "keys" | "AIO URLs";
 
 interface Bucket {
   /** Negative after a charge: others have admitted more than was left here. */
@@ -24,13 +27,14 @@ export class RateLimits {
   readonly #world: World;
   readonly #keys: Buckets;
   readonly #users: Buckets;
-  readonly #failures: Buckets;
+  readonly #failures: Readonly<Record<Failing, Buckets>>;
 
   constructor(world: World, { rate }: Pick<GatewaySettings, "rate">) {
     this.#world = world;
     this.#keys = new Buckets(rate.perKeyPerSecond, rate.burst);
     this.#users = new Buckets(rate.perUserPerSecond, rate.burst);
-    this.#failures = new Buckets(rate.perAddressFailuresPerMinute / 60, rate.perAddressFailuresPerMinute);
+    const failures = () => new Buckets(rate.perAddressFailuresPerMinute / 60, rate.perAddressFailuresPerMinute);
+    this.#failures = { keys: failures(), "AIO URLs": failures() };
   }
 
   /** The buckets that gateways of one store agree on, by a letter. */
@@ -44,8 +48,15 @@ export class RateLimits {
     if (user !== null) refuse("requests for this user", this.#users, this.#users.take(user, now));
   }
 
-  countFailure(address: string): void {
-    refuse("refused keys from this address", this.#failures, this.#failures.take(address, this.#world.monotonicMs()));
+  countFailure(address: string, what: Failing): void {
+    const failures = this.#failures[what];
+    refuse(`refused ${what} from this address`, failures, failures.take(address, this.#world.monotonicMs()));
+  }
+
+  /** Refuses an address that has no failure left, before it causes work. Takes nothing. */
+  checkFailures(address: string, what: Failing): void {
+    const failures = this.#failures[what];
+    refuse(`refused ${what} from this address`, failures, failures.waitMs(address, this.#world.monotonicMs()));
   }
 }
 
@@ -64,10 +75,15 @@ export class Buckets {
   /** Takes a token; or, when there is none, returns how long until there is. */
   take(name: string, now: number): number {
     const bucket = this.#filled(name, now);
-    if (bucket.tokens < 1) return ((1 - bucket.tokens) / this.perSecond) * 1_000;
+    if (bucket.tokens < 1) return this.#untilOne(bucket);
     bucket.tokens -= 1;
     if (this.#isTallying) this.#taken.set(name, (this.#taken.get(name) ?? 0) + 1);
     return 0;
+  }
+
+  /** How long until there is a token; 0 when there is one. */
+  waitMs(name: string, now: number): number {
+    return this.#buckets.has(name) ? this.#untilOne(this.#filled(name, now)) : 0;
   }
 
   /** How many tokens each caller took since the last tally. Counting begins with the first. */
@@ -81,6 +97,10 @@ export class Buckets {
   /** Takes tokens that other gateways have given, also more than there are. */
   charge(name: string, tokens: number, now: number): void {
     this.#filled(name, now).tokens -= tokens;
+  }
+
+  #untilOne({ tokens }: Bucket): number {
+    return tokens < 1 ? ((1 - tokens) / this.perSecond) * 1_000 : 0;
   }
 
   #filled(name: string, now: number): Bucket {

@@ -7,6 +7,8 @@
  * - The secret of a request is hashed and compared in a time that does not depend on where the hashes differ.
  * - A revoked key stops working within `RECHECK_MS` in every process. Where the store does not answer a gateway, a key
  *   that it has checked before goes on for `UNANSWERED_MAX_MS`: a store that pauses must not stop work under way.
+ * - Keys that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once. A key that was, the
+ *   home's operator key too, waits for none of them.
  * - Keys in files are not keys of a shared store until an operator imports them. Only the operator key of a home works
  *   at that home's gateways without: its file is the way in.
  */
@@ -26,6 +28,7 @@ import type { SharedEntries } from "../../fleet.ts";
 import { tryJson } from "../../world/try-json.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import { LookUpLimit } from "../guards/look-up-limit.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
 import type { NamedTexts } from "../named-texts/named-texts.ts";
 import { SharedTexts } from "../named-texts/shared-texts.ts";
@@ -77,6 +80,7 @@ export class ApiKeys {
   readonly #world: World;
   readonly #known = new Map<string, KnownKey>();
   readonly #lookUps = new Map<string, Promise<KnownKey | null>>();
+  readonly #unknown = new LookUpLimit("keys");
   readonly #toRefresh = new Set<string>();
   #refreshing: Promise<void> | null = null;
 
@@ -134,12 +138,22 @@ export class ApiKeys {
     return removed || atHome;
   }
 
-  /** The owner of this key, or `null` when it is unknown. Synchronous for a cached key. */
-  verify(text: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
+  /**
+   * The owner of this key, or `null` when it is unknown. Synchronous for a cached key. `beforeUnknown` can refuse, by
+   * throwing, a key that this gateway has not found before. It is called before a shared store is asked; a file of the
+   * home is read without it, so that there every valid key works at once.
+   */
+  verify(text: string, beforeUnknown?: () => void): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
     const known = this.#fresh(id);
-    return known !== null ? matching(known, secret) : this.#present(id).then((found) => matching(found, secret));
+    if (known !== null) return matching(known, secret);
+    if (this.#known.has(id) || this.#home?.operatorId === id)
+      return this.#present(id).then((found) => matching(found, secret));
+    if (this.#home !== null) beforeUnknown?.();
+    // A request that joins a look-up under way costs the store nothing.
+    const lookUp = this.#lookUps.get(id) ?? this.#unknown.run(() => this.#lookUp(id));
+    return lookUp.then((found) => matching(found, secret));
   }
 
   /** The present key of this id, or `null` when there is none. Synchronous for a cached key. */

@@ -11,17 +11,22 @@
  *   `RECHECK_MS` at the others.
  * - A text names the key that made the URL, whose rights it has (`link-use.ts`).
  * - Names are link ids; input of a caller becomes part of a path only if it matches their pattern.
- * - A thread has at most `URLS_MAX` live URLs, and creating one removes the expired ones of all threads.
+ * - URLs that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once.
+ * - A thread has at most `URLS_MAX` live URLs, a user `USER_URLS_MAX`, and a shared store `SHARED_URLS_MAX` in all.
+ *   Requests that create URLs at the same time can go over it by their number.
+ * - Creating a URL removes up to `SWEEP_MAX` expired ones of all threads.
  */
 
 import { hash, timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
 import { parseThreadId, parseUserId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import type { SharedEntries } from "../../fleet.ts";
+import { ENTRIES_MAX, type SharedEntries } from "../../fleet.ts";
+import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
+import { LookUpLimit } from "../guards/look-up-limit.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
-import type { NamedTexts } from "../named-texts/named-texts.ts";
+import { type NamedTexts, noRoom } from "../named-texts/named-texts.ts";
 import { SharedTexts } from "../named-texts/shared-texts.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
@@ -29,6 +34,15 @@ import type { PreviewLinks } from "./links.ts";
 
 /** Enough for every client of a thread; stops a loop that forgets to revoke. */
 const URLS_MAX = 64;
+/** Some threads' worth. Without it one user could fill the store with URLs of many threads. */
+const USER_URLS_MAX = 256;
+/** The other half of the store's entries stays free for keys, secrets and rates. */
+const SHARED_URLS_MAX = ENTRIES_MAX / 2;
+/** Bounds how long a caller waits for the removal of expired URLs. More than one, so that they become fewer. */
+const SWEEP_MAX = 100;
+
+/** URLs remembered as valid; beyond it all are forgotten, and each is looked up as a new one once. */
+const REMEMBERED_MAX = 10_000;
 
 /** How long an open request may outlive a URL that another gateway revoked. */
 const RECHECK_MS = 2_000;
@@ -65,11 +79,20 @@ export class AioLinks {
   readonly #texts: NamedTexts;
   readonly #links: PreviewLinks;
   readonly #world: World;
+  /** Whether the texts are entries of a store. */
+  readonly #isShared: boolean;
   /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
-  private constructor(texts: NamedTexts, links: PreviewLinks, world: World) {
+  /** The user of each live URL. A URL never changes its user. */
+  #owners: ReadonlyMap<string, string> = new Map();
+  /** Hashes of the id and secret of URLs that were valid when last read. */
+  readonly #valid = new Set<string>();
+  readonly #unknown = new LookUpLimit("AIO URLs");
+
+  private constructor(texts: NamedTexts, links: PreviewLinks, world: World, isShared: boolean) {
     this.#texts = texts;
+    this.#isShared = isShared;
     this.#links = links;
     this.#world = world;
   }
@@ -85,7 +108,7 @@ export class AioLinks {
       entries === null
         ? await FileTexts.open(join(home, "aio-urls"), LINK_ID_PATTERN, world)
         : new SharedTexts(entries, "aio");
-    return new AioLinks(texts, links, world);
+    return new AioLinks(texts, links, world, entries !== null);
   }
 
   /** Returns the secret, which is not stored. */
@@ -95,10 +118,16 @@ export class AioLinks {
     ttlMs: number,
   ): Promise<{ linkId: string; secret: string; expiresAt: number }> {
     const label = this.#links.threadLabel(key);
-    if ((await this.#sweep(label)) >= URLS_MAX) {
+    const { live, count } = await this.#sweep();
+    if (live.filter((id) => id.startsWith(label)).length >= URLS_MAX) {
       const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
       throw new SandlotError("invalid_request", { field: "thread", problem });
     }
+    if ((await this.#countOf(key.user, live)) >= USER_URLS_MAX) {
+      const problem = `${key.user} has ${USER_URLS_MAX} AIO URLs already; revoke those of a thread with DELETE /v1/threads/{thread}/aio`;
+      throw new SandlotError("invalid_request", { field: "user", problem });
+    }
+    if (this.#isShared && count >= SHARED_URLS_MAX) throw noRoom("AIO URLs", SHARED_URLS_MAX);
     const expiresAt = this.#world.wallMs() + ttlMs;
     const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
     const secret = this.#world.randomHex(24);
@@ -110,11 +139,15 @@ export class AioLinks {
 
   /**
    * Begins a use of a URL; `null` when it is unknown, expired or revoked. `end` is called on a revocation, until the use
-   * is disposed.
+   * is disposed. `beforeUnknown` can refuse, by throwing, a URL that this gateway has not found before. It is called
+   * before a shared store is asked; a file of the home is read without it.
    */
-  async use(address: AioAddress, end: () => void): Promise<AioUse | null> {
+  async use(address: AioAddress, end: () => void, beforeUnknown?: () => void): Promise<AioUse | null> {
     const { linkId } = address;
     if (expiryOf(linkId) <= this.#world.wallMs()) return null;
+    const isKnown = this.#valid.has(fingerprintOf(address));
+    if (!isKnown && this.#isShared) beforeUnknown?.();
+    const verify = () => this.#verify(address);
     // Before reading the file: otherwise a revocation in between would go unnoticed.
     const uses = this.#uses.get(linkId) ?? new Set();
     this.#uses.set(linkId, uses.add(end));
@@ -122,7 +155,7 @@ export class AioLinks {
       uses.delete(end);
       if (uses.size === 0 && this.#uses.get(linkId) === uses) this.#uses.delete(linkId);
     };
-    const claims = await this.#verify(address).catch((error: unknown) => {
+    const claims = await (isKnown ? verify() : this.#unknown.run(verify)).catch((error: unknown) => {
       stop();
       throw error;
     });
@@ -159,7 +192,17 @@ export class AioLinks {
     return removed.filter(Boolean).length;
   }
 
-  async #verify({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
+  async #verify(address: AioAddress): Promise<LinkClaims | null> {
+    const claims = await this.#read(address);
+    if (claims === null) this.#valid.delete(fingerprintOf(address));
+    else {
+      if (this.#valid.size >= REMEMBERED_MAX) this.#valid.clear();
+      this.#valid.add(fingerprintOf(address));
+    }
+    return claims;
+  }
+
+  async #read({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
     const text = await this.#texts.read(linkId);
     if (text === null) return null;
     const { user, thread, keyId, hash: expected } = storedSchema.parse(JSON.parse(text));
@@ -167,12 +210,23 @@ export class AioLinks {
     return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
   }
 
-  /** Removes expired URLs. Returns how many live ones the thread has. */
-  async #sweep(label: string): Promise<number> {
+  /** Removes expired URLs. Returns the live ones, and how many there are with the expired ones that are left. */
+  async #sweep(): Promise<{ live: readonly string[]; count: number }> {
     const now = this.#world.wallMs();
     const all = await this.#linkIds();
-    await Promise.all(all.filter((id) => expiryOf(id) <= now).map((id) => this.#remove(id)));
-    return all.filter((id) => id.startsWith(label) && expiryOf(id) > now).length;
+    const expired = all.filter((id) => expiryOf(id) <= now).slice(0, SWEEP_MAX);
+    await Promise.all(expired.map((id) => this.#remove(id)));
+    return { live: all.filter((id) => expiryOf(id) > now), count: all.length - expired.length };
+  }
+
+  /** How many of the URLs are the user's. Texts are read only when there are enough URLs, and unread ones among them. */
+  async #countOf(user: string, live: readonly string[]): Promise<number> {
+    if (live.length < USER_URLS_MAX) return 0;
+    if (live.some((id) => !this.#owners.has(id))) {
+      const texts = await this.#texts.all();
+      this.#owners = new Map([...texts].map(([id, text]) => [id, ownerOf(text)]));
+    }
+    return live.filter((id) => this.#owners.get(id) === user).length;
   }
 
   async #linkIds(): Promise<readonly string[]> {
@@ -188,6 +242,15 @@ export class AioLinks {
 
 function expiryOf(linkId: string): number {
   return Number.parseInt(linkId.slice(24, 36), 16);
+}
+
+/** A text that is no record of a URL belongs to no user; using that URL says so. */
+function ownerOf(text: string): string {
+  return storedSchema.safeParse(tryJson(text)).data?.user ?? "";
+}
+
+function fingerprintOf({ linkId, secret }: AioAddress): string {
+  return hash("sha256", `${linkId}${secret}`, "base64");
 }
 
 function hashOf(secret: string): Buffer {

@@ -14,6 +14,8 @@
  *   none is the gateway's, which refuses their Origin.
  * - The preview's cookies and headers are never passed into the sandbox, and the sandbox cannot set them.
  * - The secret of an AIO URL is passed neither into the sandbox nor into a log.
+ * - An address that keeps sending invalid AIO URLs is refused before a shared store is asked. A URL that this gateway has
+ *   found valid before is not limited by failures of others at its address.
  * - A request holds a lease while it lasts, so a parked sandbox wakes for it and is not reaped under it. `link-use.ts`
  *   takes the lease, and ends it in time.
  */
@@ -26,6 +28,7 @@ import { AIO_TUNNEL_PORT, isSandlotError, SandlotError, TUNNEL_PROTOCOL } from "
 import type { FastifyBaseLogger } from "fastify";
 import { type GatewaySettings, previewScheme } from "../../config/gateway-settings.ts";
 import { errorReply, retryAfterSeconds } from "../errors.ts";
+import type { RateLimits } from "../guards/rate-limits.ts";
 import { checkTarget } from "../guards/web-pages.ts";
 import { malformedHandler } from "../malformed.ts";
 import type { Certificate } from "../tls.ts";
@@ -38,6 +41,7 @@ import { LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "
 export interface PreviewParts extends LinkUseParts {
   readonly links: PreviewLinks;
   readonly aioLinks: AioLinks;
+  readonly rates: Pick<RateLimits, "checkFailures" | "countFailure">;
   readonly settings: GatewaySettings;
   readonly logger: FastifyBaseLogger;
   readonly certificate: Certificate | null;
@@ -106,10 +110,14 @@ export class PreviewServer {
   }
 
   async #answerAio(request: IncomingMessage, response: ServerResponse, address: AioAddress): Promise<void> {
-    const { aioLinks } = this.#parts;
-    using use = await aioLinks.use(address, () => response.destroy());
-    if (use === null)
+    const { aioLinks, rates, settings } = this.#parts;
+    const from = addressOf(request, settings);
+    const end = () => void response.destroy();
+    using use = await aioLinks.use(address, end, () => rates.checkFailures(from, "AIO URLs"));
+    if (use === null) {
+      rates.countFailure(from, "AIO URLs");
       throw new SandlotError("unauthorized", { problem: "this AIO URL is unknown, has expired or was revoked" });
+    }
     if (request.headers.origin !== undefined)
       throw new SandlotError("forbidden", { problem: "an AIO URL is for programs; web pages may not use it" });
     await this.#proxy(request, response, { ...use.claims, port: AIO_TUNNEL_PORT }, address.path);
@@ -223,6 +231,16 @@ export class PreviewServer {
     };
     return { status: error.status, headers, body: JSON.stringify(errorReply(error, id)) };
   }
+}
+
+/** The caller's address; behind a proxy, the one that the proxy names, as for keys. */
+function addressOf({ headers, socket }: IncomingMessage, { behindProxy }: GatewaySettings): string {
+  const named = behindProxy
+    ? String(headers["x-forwarded-for"] ?? "")
+        .split(",", 1)[0]
+        ?.trim()
+    : undefined;
+  return named || (socket.remoteAddress ?? "");
 }
 
 /** Requested by a program with a link in the header. */

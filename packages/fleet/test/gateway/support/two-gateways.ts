@@ -88,7 +88,8 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
     const onDisk = hostWorkspaces === undefined ? {} : { hostWorkspaces: hostWorkspaces(name) };
     const parts = { fleet: opened, home, world, entries: store.entries, ...onDisk };
-    const gateway = await startGateway({ ...parts, settings: { port, ...settings } });
+    const advertise = advertised ? { advertise: `http://127.0.0.1:${port}` } : {};
+    const gateway = await startGateway({ ...parts, settings: { port, ...advertise, ...settings } });
     const recovered = async () => {
       for (let turn = 0; (await store.meta(backend.engineId)).recovering; turn += 1) {
         if (turn > 500) throw new Error("the store is still recovering after ten seconds");
