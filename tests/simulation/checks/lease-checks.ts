@@ -63,6 +63,8 @@ export class LeaseChecks {
     this.#checkRecovery(held, asked);
     if (owner !== null) {
       const thread = this.#truth.thread(owner);
+      if (generation >= thread.latestLeased)
+        thread.latestEngine = this.#truth.tables.record(sandboxId)?.engine ?? thread.latestEngine;
       thread.latestLeased = Math.max(thread.latestLeased, generation);
       this.#truth.leased.add(held.sandboxId);
     }

@@ -203,7 +203,7 @@ export class RecordChecks {
     const owner = ownerOf(after);
     if (owner === null) return;
     // A generation counts from its first lease; a merely intended one leaves no trace.
-    const { latestLeased } = this.#truth.thread(owner);
+    const { latestLeased, latestEngine } = this.#truth.thread(owner);
     const returned = !isReserved(step) && step.method !== "bind";
     const { sandboxId, user, thread } = after;
     const refused =
@@ -214,6 +214,8 @@ export class RecordChecks {
       generation > latestLeased ||
       // After a loss the store may count from too low; then the engine refuses the number, and the store learns.
       (!returned && this.#truth.emptiedAt > 0 && refused) ||
+      // Fences are of one engine: a purged thread that begins on another one is compared with no earlier generation.
+      (!returned && this.#truth.emptiedAt > 0 && latestEngine !== null && latestEngine !== after.engine) ||
       (returned && generation === latestLeased) ||
       // A sandbox that is being cleaned up, or dead, serves no caller, whatever its generation.
       after.state === "stopping" ||

@@ -102,6 +102,8 @@ export interface ThreadTruth {
   destroyAsked: boolean;
   /** The latest leased generation. */
   latestLeased: number;
+  /** The engine of that generation; `null`: unknown. */
+  latestEngine: string | null;
   /** The blueprints of its records so far. */
   readonly blueprints: Set<string>;
 }
@@ -210,6 +212,7 @@ export class Truth {
         purgeAskedAt: -1,
         destroyAsked: false,
         latestLeased: 0,
+        latestEngine: null,
         blueprints: new Set(),
       };
       this.threads.set(owner, thread);
