@@ -63,9 +63,11 @@ export class LeaseChecks {
     this.#checkRecovery(held, asked);
     if (owner !== null) {
       const thread = this.#truth.thread(owner);
-      if (generation >= thread.latestLeased)
-        thread.latestEngine = this.#truth.tables.record(sandboxId)?.engine ?? thread.latestEngine;
-      thread.latestLeased = Math.max(thread.latestLeased, generation);
+      const engine = this.#truth.tables.record(sandboxId)?.engine ?? thread.latestEngine;
+      // After a loss a purged thread may begin on another engine, where no fence knows its earlier generations.
+      const isMoved = this.#truth.emptiedAt > 0 && engine !== thread.latestEngine;
+      thread.latestLeased = isMoved ? generation : Math.max(thread.latestLeased, generation);
+      thread.latestEngine = engine;
       this.#truth.leased.add(held.sandboxId);
     }
     this.checkOneSandbox(held);
