@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import { durationOverZero } from "../backend/config/amounts.ts";
+import type { StoreContext } from "./entry.ts";
 
 export const TLS_MODES = ["disable", "require", "verify-ca", "verify-full"] as const;
 export type TlsMode = (typeof TLS_MODES)[number];
@@ -54,3 +55,18 @@ export const NETWORK_KEYS = {
     .optional()
     .describe("How long one call of the store may take. Less than half of `sessionLifetimeMs`. Default: 5 s."),
 } as const;
+
+const DEFAULT_TIMEOUT_MS = 5_000;
+
+/** The configured `timeoutMs`, or the default; reports one that could end a session. */
+export function resolveTimeout(given: number | undefined, { sessionLifetimeMs, tell }: StoreContext): number {
+  const half = sessionLifetimeMs / 2;
+  const timeoutMs = given ?? Math.min(DEFAULT_TIMEOUT_MS, Math.max(1, Math.ceil(half) - 1));
+  if (timeoutMs >= half)
+    tell("timeoutMs", {
+      problem:
+        `is ${timeoutMs}, but must be less than half of sessionLifetimeMs (${sessionLifetimeMs}), ` +
+        "so that one slow call does not end a session",
+    });
+  return timeoutMs;
+}

@@ -1,7 +1,7 @@
 /** From the keys of a configuration to the settings of the PostgreSQL store. Reports every mistake with its key. */
 
 import type { StoreContext } from "../entry.ts";
-import type { TlsMode } from "../network-keys.ts";
+import { resolveTimeout, type TlsMode } from "../network-keys.ts";
 import { type ParsedUrl, parsePostgresUrl } from "./postgres-url.ts";
 import { isSocket, type PostgresSettings, type PostgresTls } from "./settings.ts";
 
@@ -28,7 +28,6 @@ const DEFAULT_SCHEMA = "sandlot";
  * below the hundred connections that a server has by default.
  */
 const DEFAULT_POOL_MAX = 8;
-const DEFAULT_TIMEOUT_MS = 5_000;
 
 export function resolvePostgres(given: GivenKeys, context: StoreContext): PostgresSettings {
   const { tell } = context;
@@ -92,16 +91,4 @@ function resolveTls(
   if (mode === "disable" || (given === undefined && asked === undefined)) return null;
   if (isSocket(host)) tell("tls", { problem: "means nothing for a socket on this machine; remove it" });
   return { mode, caFile, certFile, keyFile };
-}
-
-function resolveTimeout(given: number | undefined, { sessionLifetimeMs, tell }: StoreContext): number {
-  const half = sessionLifetimeMs / 2;
-  const timeoutMs = given ?? Math.min(DEFAULT_TIMEOUT_MS, Math.max(1, Math.ceil(half) - 1));
-  if (timeoutMs >= half)
-    tell("timeoutMs", {
-      problem:
-        `is ${timeoutMs}, but must be less than half of sessionLifetimeMs (${sessionLifetimeMs}), ` +
-        "so that one slow call does not end a session",
-    });
-  return timeoutMs;
 }

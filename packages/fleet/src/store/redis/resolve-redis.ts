@@ -1,7 +1,7 @@
 /** From the keys of a configuration to the settings of the Redis store. Reports every mistake with its key. */
 
 import type { StoreContext } from "../entry.ts";
-import type { TlsMode } from "../network-keys.ts";
+import { resolveTimeout, type TlsMode } from "../network-keys.ts";
 import type { Endpoint, RedisSettings, RedisTls, Topology } from "./settings.ts";
 
 type Given<T> = { readonly [Key in keyof T]?: T[Key] | undefined };
@@ -29,7 +29,6 @@ type GivenTls = Given<{ mode: TlsMode; caFile: string; certFile: string; keyFile
 const DEFAULT_HOST = "127.0.0.1";
 const DEFAULT_PORT = 6_379;
 const DEFAULT_PREFIX = "sandlot";
-const DEFAULT_TIMEOUT_MS = 5_000;
 
 /** What a URL says. */
 interface Parsed {
@@ -150,18 +149,6 @@ function resolveTls(
   if (topology.kind === "standalone" && "path" in topology.endpoint)
     tell("tls", { problem: "means nothing for a socket on this machine; remove it" });
   return { mode, caFile, certFile, keyFile };
-}
-
-function resolveTimeout(given: number | undefined, { sessionLifetimeMs, tell }: StoreContext): number {
-  const half = sessionLifetimeMs / 2;
-  const timeoutMs = given ?? Math.min(DEFAULT_TIMEOUT_MS, Math.max(1, Math.ceil(half) - 1));
-  if (timeoutMs >= half)
-    tell("timeoutMs", {
-      problem:
-        `is ${timeoutMs}, but must be less than half of sessionLifetimeMs (${sessionLifetimeMs}), ` +
-        "so that one slow call does not end a session",
-    });
-  return timeoutMs;
 }
 
 function decoded(text: string): string {
