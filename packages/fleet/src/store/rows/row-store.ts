@@ -25,7 +25,7 @@ import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { beginTransfer } from "../transactions/transfer.ts";
-import type { TransferMark } from "../transfer/store-transfer.ts";
+import type { TransferMark, WantedMark } from "../transfer/store-transfer.ts";
 import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
@@ -51,7 +51,10 @@ const PAST_EPOCHS_MAX = 16;
 
 /** Steps after which the caller acts outside the store. */
 const DURABLE = new Set(
-  "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "),
+  (
+    "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin " +
+    "beginTransfer endTransfer importRows finishImport"
+  ).split(" "),
 );
 
 interface StepPlan {
@@ -110,10 +113,13 @@ export class RowStore extends TransactionalStore {
     return this.#step("beat", plan, (view) => beat(view, request));
   }
 
-  /** An old mirror might lack the homes by which a used store is known. */
-  override beginTransfer(mark: Omit<TransferMark, "since">): Promise<TransferMark | null> {
+  /** An old mirror might lack the homes and entries by which a used store is known. */
+  override beginTransfer(wanted: WantedMark): Promise<TransferMark | null> {
     const plan = { access: "write", relies: "reads", needsFresh: true } as const;
-    return this.#step("beginTransfer", plan, (view) => beginTransfer(view, mark));
+    return this.#step("beginTransfer", plan, (view) => {
+      const isFirst = wanted.state === "importing" && view.transfer() === null;
+      return isFirst && view.entries("").length > 0 ? null : beginTransfer(view, wanted);
+    });
   }
 
   override async endDeadSession(peer: InstanceId, beatSeen: number): Promise<boolean> {
