@@ -4,7 +4,7 @@
  * - A commit, a read and a page of a scan are one statement each, and so one round trip and one transaction. The server's
  *   part is in `functions.ts`.
  * - Every call has two limits: its signal, and `timeoutMs`. A call that fails is `store_unavailable`.
- * - A cursor is JSON that names the incarnation it was made in. In another one it is too old.
+ * - A cursor is JSON that names the incarnation and epoch it was made in. In others it is too old.
  * - One process at a time purges old ids and deletion markers, in small steps, every half minute.
  */
 
@@ -27,7 +27,7 @@ import {
 import { type CheckedConnection, connect, type ServerFacts } from "./connect.ts";
 import { type Connection, ServerFailure } from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
-import { cursorText, isCurrent, type Position, parseCursor } from "./cursor.ts";
+import { cursorText, isCurrent, type Position, parseCursor, type Snapshot } from "./cursor.ts";
 import { unavailable } from "./problem.ts";
 import { migrate } from "./schema.ts";
 import { type PostgresSettings, placeOf } from "./settings.ts";
@@ -52,7 +52,7 @@ interface PageResult {
   readonly now: number;
   readonly epoch: Epoch;
   readonly incarnation: string;
-  readonly low: string;
+  readonly snapshot: Snapshot;
   readonly purged: string;
   readonly rows: readonly (readonly [key: RowKey, seq: number, body: string | null, xid: string])[] | null;
 }
@@ -147,8 +147,9 @@ export class PostgresRowServer implements RowServer {
       const page = await this.#ask<PageResult>("scan", sql, [after, limit], signal);
       return pageOf(page, position, limit);
     }
-    const sql = `SELECT "${schema}".scan_changes($1, $2, $3) AS answer`;
-    const page = await this.#ask<PageResult>("scan", sql, [position.xid, position.key, limit], signal);
+    const { since: shown, xid, key } = position;
+    const sql = `SELECT "${schema}".scan_changes($1, $2, $3, $4) AS answer`;
+    const page = await this.#ask<PageResult>("scan", sql, [shown, xid, key, limit], signal);
     return pageOf(page, position, limit);
   }
 
@@ -253,21 +254,20 @@ async function adoptCluster(
   await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);
 }
 
-/** `null`: the position is of another incarnation, or markers after it are gone. */
+/** `null`: the position is of another incarnation or epoch, or markers after it are gone. */
 function pageOf(page: PageResult, from: Position | null, limit: number): Page | null {
-  const { incarnation, low, epoch, now } = page;
-  if (from !== null && !isCurrent(from, incarnation, page.purged)) return null;
+  const { incarnation, snapshot, epoch, now } = page;
+  if (from !== null && !isCurrent(from, page)) return null;
   const tuples = page.rows ?? [];
   const last = tuples.at(-1);
-  // What was under way at the first page may have been passed by the pages after it.
-  const next = from?.next ?? low;
+  const next = from?.next ?? snapshot;
   const phase = from?.phase ?? "all";
   const isFull = last !== undefined && tuples.length >= limit;
   // Rows may have changed while the pages of everything were read.
   const more = isFull || (from !== null && phase === "all");
   const position: Position = isFull
-    ? { phase, incarnation, next, xid: last[3], key: last[0] }
-    : { phase: "changes", incarnation, next: null, xid: next, key: "" };
+    ? { phase, incarnation, epoch, since: from?.since ?? null, next, xid: last[3], key: last[0] }
+    : { phase: "changes", incarnation, epoch, since: next, next: null, xid: "0", key: "" };
   return {
     rows: tuples.map(([key, seq, body]) => ({ key, seq, body })),
     cursor: cursorText(position),
