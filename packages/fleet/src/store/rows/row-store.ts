@@ -30,9 +30,9 @@ import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./r
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
-import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
 import { RowView } from "./row-view.ts";
+import { attempt, encoded, isCovered, settled } from "./step-outcome.ts";
 
 export interface RowStoreOptions {
   readonly server: RowServer;
@@ -158,11 +158,7 @@ export class RowStore extends TransactionalStore {
 
   #step<T>(operation: string, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
     if (this.#isClosed) return Promise.reject(unavailable(operation, "it is closed"));
-    const at = this.#world.monotonicMs() + this.#timeoutMs;
-    const late = () => unavailable(operation, `${this.kind} did not answer within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-      this.#untilCommitted({ operation, signal, at }, plan, step),
-    );
+    return this.#within(operation, "did not answer", (deadline) => this.#untilCommitted(deadline, plan, step));
   }
 
   async #untilCommitted<T>(deadline: Deadline, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
@@ -310,10 +306,18 @@ export class RowStore extends TransactionalStore {
   }
 
   #scan(operation: string): Promise<void> {
+    return this.#within(operation, "did not send its rows", (deadline) => this.#scanPages(deadline));
+  }
+
+  #within<T>(operation: string, failure: string, work: (deadline: Deadline) => Promise<T>): Promise<T> {
+    const trouble: Deadline["trouble"] = { problem: null };
     const at = this.#world.monotonicMs() + this.#timeoutMs;
-    const late = () => unavailable(operation, `${this.kind} did not send its rows within ${this.#timeoutMs} ms`);
+    const late = () => {
+      const cause = trouble.problem === null ? "" : `: ${trouble.problem}`;
+      return unavailable(operation, `${this.kind} ${failure} within ${this.#timeoutMs} ms${cause}`);
+    };
     return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-      this.#scanPages({ operation, signal, at }),
+      work({ operation, signal, at, trouble }),
     );
   }
 
@@ -368,35 +372,3 @@ export class RowStore extends TransactionalStore {
 }
 
 const NEVER = new AbortController().signal;
-
-type Outcome<T> =
-  | { readonly kind: "value"; readonly value: T }
-  /** It may have failed over outdated rows. */
-  | { readonly kind: "error"; readonly error: unknown }
-  | { readonly kind: "rows"; readonly keys: readonly RowKey[] }
-  | { readonly kind: "mirror" };
-
-function attempt<T>(view: RowView, step: (view: RowView) => T): Outcome<T> {
-  try {
-    return { kind: "value", value: step(view) };
-  } catch (error) {
-    if (error instanceof RowsNeeded) return { kind: "rows", keys: error.keys };
-    return error instanceof MirrorNeeded ? { kind: "mirror" } : { kind: "error", error };
-  }
-}
-
-function settled<T>(outcome: Extract<Outcome<T>, { kind: "value" | "error" }>): T {
-  if (outcome.kind === "error") throw outcome.error;
-  return outcome.value;
-}
-
-function encoded(view: RowView): Map<RowKey, string | null> {
-  return new Map([...view.writes].map(([key, value]) => [key, value === null ? null : JSON.stringify(value)]));
-}
-
-function isCovered(reads: ReadonlyMap<RowKey, number>, present: ReadonlyMap<RowKey, number> | null): boolean {
-  if (reads.size === 0) return true;
-  if (present === null) return false;
-  for (const [key, seq] of reads) if (present.get(key) !== seq) return false;
-  return true;
-}
