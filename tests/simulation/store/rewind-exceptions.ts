@@ -30,6 +30,7 @@ const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
   "workspace-steps-by-right",
   "home-only-without-process",
   "purge-only-while-stopping",
+  "rebind-follows-bind",
   "generation-never-repeats",
   "generation-grows-per-thread",
   "events-follow-facts",

@@ -126,13 +126,17 @@ export class SimRows {
     // Records that are back: their end was lost.
     for (const record of tables.records()) if (!before.has(record.sandboxId)) this.#exceptions.affect(record);
     // Nothing but the lost rows told where these threads live.
-    for (const [owner, { engine }] of [...truth.homes]) {
-      const [user = "", thread = ""] = splitOwner(owner);
-      const present = tables.homeOf(user as UserId, thread as ThreadId);
-      if (present === engine) continue;
-      truth.homes.set(owner, { engine: present, at: truth.now });
-      if (engine !== null) this.#exceptions.homeLost(owner, engine);
+    for (const [owner, { engine, isSettled }] of [...truth.homes]) {
+      const [user, thread] = splitOwner(owner);
+      const home = tables.homeOf(user, thread);
+      const present = home ?? tables.recordOf(user, thread)?.engine ?? null;
+      if (present === engine && isSettled === (home !== null)) continue;
+      truth.homes.set(owner, { engine: present, at: truth.now, isSettled: home !== null });
+      if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine);
     }
+    // The end of a recovery may be lost as well.
+    for (const engine of [...truth.recoveredAt.keys()])
+      if (tables.isRecovering(engine)) truth.recoveredAt.delete(engine);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
     else this.#exceptions.unnoticed();
     return true;
@@ -220,7 +224,7 @@ export class SimRows {
 }
 
 /** `user/thread`: a user has no slash in its name. */
-function splitOwner(owner: string): readonly [string, string] {
+function splitOwner(owner: string): readonly [UserId, ThreadId] {
   const at = owner.indexOf("/");
-  return [owner.slice(0, at), owner.slice(at + 1)];
+  return [owner.slice(0, at) as UserId, owner.slice(at + 1) as ThreadId];
 }
