@@ -79,7 +79,9 @@ export class DeerFlowClient {
       const response = await this.#call("GET", "/api/sandboxes", LOOK_MS);
       if (!response.ok) return [];
       const { sandboxes } = (await response.json()) as { sandboxes: readonly DeerFlowSandbox[] };
-      return sandboxes.filter(({ sandbox_id, sandbox_url }) => Boolean(sandbox_id) && Boolean(sandbox_url));
+      return sandboxes.flatMap(({ sandbox_id, sandbox_url }) =>
+        sandbox_id && sandbox_url ? [{ sandbox_id, sandbox_url }] : [],
+      );
     } catch {
       return [];
     }
