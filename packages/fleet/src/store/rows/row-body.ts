@@ -129,6 +129,7 @@ const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
+  awaited: z.number(),
   transfer: z.looseObject({
     state: z.enum(["moved", "importing"]),
     id,
