@@ -10,7 +10,7 @@
 
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { HOME_LINK, SandlotError, TEMPORARY_HOME } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import { isWithin } from "../../world/paths.ts";
 import type { MountPoint } from "../workspaces/slots.ts";
@@ -25,12 +25,13 @@ const SKILLS = "/mnt/skills";
 
 /** Refused, with everything below them. */
 const RESERVED_TREES = [
-  ...["/mnt/user-data", "/mnt/acp-workspace", SKILLS],
+  // The home's link leads into the workspace.
+  ...["/mnt/user-data", "/mnt/acp-workspace", SKILLS, HOME_LINK],
   ...["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"],
   "/var/tmp",
 ];
 /** Refused themselves, but paths below them may be mounted over. */
-const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", "/home/sandbox", "/root", "/var"];
+const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", TEMPORARY_HOME, "/root", "/var"];
 /** On the host: the kernel's own views of the machine. */
 const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 
