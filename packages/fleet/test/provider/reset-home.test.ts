@@ -7,6 +7,40 @@ import { watched } from "../support/virtual-time.ts";
 const WRITE = "echo planted > ~/.bashrc; echo note > note";
 const LOOK = "cat ~/.bashrc; cat note";
 
+describe("a kept home", () => {
+  test("survives idle reaping and the maximum lifetime", async () => {
+    const stage = newStage({ idleTimeoutMs: 60_000, maxLifetimeMs: 600_000 });
+    const { fleet } = await stage.open();
+    const first = await fleet.acquire({ thread: "t1" });
+    await first.sandbox.exec(WRITE);
+    await first.release();
+    await stage.advance(120_000);
+    expect(await stage.records()).toEqual([]);
+    const second = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect((await second.sandbox.exec(LOOK)).stdout).toBe("planted\nnote\n");
+    await stage.advance(700_000);
+    await second.release();
+    await stage.settle();
+    await using third = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect(third.generation).toBeGreaterThan(second.generation);
+    expect((await third.sandbox.exec(LOOK)).stdout).toBe("planted\nnote\n");
+  });
+
+  test("comes into a blank of the pool, and is there in the next sandbox", async () => {
+    const stage = newStage({ pool: { default: 1 } });
+    const { fleet } = await stage.open();
+    await stage.advance(5_000);
+    const first = await stage.until(fleet.acquire({ thread: "t1" }));
+    await first.sandbox.exec(WRITE);
+    await first.release();
+    await stage.until(fleet.destroy({ thread: "t1" }));
+    await stage.advance(5_000);
+    await using next = await stage.until(fleet.acquire({ thread: "t1" }));
+    expect((await next.sandbox.exec(LOOK)).stdout).toBe("planted\nnote\n");
+    expect((await stage.recordOf("t1"))?.place).toMatch(/^slot:/);
+  });
+});
+
 describe("resetHome", () => {
   test("ends the sandbox, empties the home and keeps the workspace", async () => {
     const stage = newStage();

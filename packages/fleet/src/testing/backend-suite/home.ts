@@ -125,8 +125,9 @@ export const homeCases: readonly BackendCase[] = [
   {
     name: "lists and searches skip it, unless a call names it",
     run: async (stage) => {
-      const { files, exec } = await stage.sandbox();
-      await exec(`${WRITE}; echo mine > own; mkdir -p .home && echo mine > .home/project`);
+      const sandbox = await stage.sandbox();
+      const { files } = sandbox;
+      await sandbox.exec(`${WRITE}; echo mine > own; mkdir -p .home && echo mine > .home/project`);
       const own = ["/mnt/user-data/workspace/.home/project", "/mnt/user-data/workspace/own"];
       const listed = (await files.list("/mnt/user-data", { depth: 4 })).entries.map(({ path }) => path);
       stage.expect(listed.filter((path) => path.startsWith(KEPT_HOME))).toEqual([]);
