@@ -304,6 +304,8 @@ export interface StopRequest {
   readonly actor: InstanceId;
   readonly reason: StopReason;
   readonly purge: boolean;
+  /** The home in the workspace is emptied. Only for a ready sandbox; another state does not take it on. */
+  readonly emptyHome?: boolean;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
    *   While the store recovers, the holders are unknown, so it is `lost`.
@@ -397,4 +399,6 @@ export interface ClaimForRemovalRequest extends NewRecord {
   readonly superseded?: { readonly user: UserId; readonly thread: ThreadId };
   /** Deletes a thread without a sandbox: its key must be free, and its workspace goes. */
   readonly purge?: boolean;
+  /** Claims a thread without a sandbox in the same way, and empties the home in its workspace. */
+  readonly emptyHome?: boolean;
 }

@@ -91,6 +91,7 @@ const recordSchema = z.discriminatedUnion("state", [
   z.looseObject({
     ...acting,
     state: z.literal("stopping"),
+    emptyHome: z.literal(true).optional(),
     ref: z.string().nullable(),
     arrival: z.string().nullable(),
     boundFrom: credentials.nullable(),
