@@ -215,8 +215,8 @@ export class RecordChecks {
       generation > latestLeased ||
       // After a loss the store may count from too low; then the engine refuses the number, and the store learns.
       (!returned && this.#truth.emptiedAt > 0 && refused) ||
-      // Fences are of one engine: a purged thread that begins on another one is compared with no earlier generation.
-      (!returned && this.#truth.emptiedAt > 0 && latestEngine !== null && latestEngine !== after.engine) ||
+      // Fences are of one engine. Until the former engine has recovered, the store does not know its generations.
+      (!returned && this.#isUnheardOf(latestEngine, after)) ||
       (returned && generation === latestLeased) ||
       // A sandbox that is being cleaned up, or dead, serves no caller, whatever its generation.
       after.state === "stopping" ||
@@ -226,6 +226,12 @@ export class RecordChecks {
       grows && (before === null || generation > before.generation),
       () => `${owner}: ${generation} after ${latestLeased}, by ${step.method}`,
     );
+  }
+
+  /** The thread began on another engine, of which the present store has not heard before the generation was given. */
+  #isUnheardOf(former: string | null, { engine }: SandboxRecord): boolean {
+    const { emptiedAt, recoveredAt } = this.#truth;
+    return emptiedAt > 0 && former !== null && former !== engine && !recoveredAt.has(former);
   }
 
   #checkGiven(generation: Generation): void {

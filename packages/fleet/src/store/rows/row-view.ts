@@ -16,7 +16,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import type { SharedEntry } from "../entries.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
-import type { MetaRow, Tables } from "../tables.ts";
+import type { MetaRow, RecoveryWait, Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 import { type BeatBody, type HomeBody, type SessionBody, type ThreadBody, toSession } from "./row-body.ts";
 import {
@@ -87,12 +87,12 @@ export class RowView implements Tables {
     this.topics.add(ROOM);
   }
 
-  awaitedUntil(engine: string): number | null {
-    return this.#get(awaitedKey(engine)) as number | null;
+  awaited(engine: string): RecoveryWait | null {
+    return this.#get(awaitedKey(engine)) as RecoveryWait | null;
   }
 
-  awaitUntil(engine: string, at: number): void {
-    this.#put(awaitedKey(engine), at);
+  putAwaited(engine: string, awaited: RecoveryWait): void {
+    this.#put(awaitedKey(engine), awaited);
   }
 
   /** Relied on also by a beat: a registration must not overtake the mark. */
