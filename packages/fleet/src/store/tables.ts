@@ -84,3 +84,8 @@ export interface Tables {
   /** Keeps the newest thousand: enough to explain yesterday, and bounded. */
   putTombstone(tombstone: Tombstone): void;
 }
+
+export function isIn(filter: TombstoneFilter): (tombstone: Tombstone) => boolean {
+  return ({ sandboxId, user, thread }) =>
+    "idPrefix" in filter ? sandboxId.startsWith(filter.idPrefix) : user === filter.user && thread === filter.thread;
+}

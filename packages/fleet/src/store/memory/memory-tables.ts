@@ -3,7 +3,7 @@
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
-import type { MetaRow, RecoveryWait, Tables } from "../tables.ts";
+import { isIn, type MetaRow, type RecoveryWait, type Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 
 /** Enough to explain yesterday, and bounded. */
@@ -261,11 +261,7 @@ export class MemoryTables implements Tables {
   }
 
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
-    const matches = (tombstone: Tombstone) =>
-      "idPrefix" in filter
-        ? tombstone.sandboxId.startsWith(filter.idPrefix)
-        : tombstone.user === filter.user && tombstone.thread === filter.thread;
-    return [...this.#tombstones.values()].filter(matches).reverse().slice(0, limit);
+    return [...this.#tombstones.values()].filter(isIn(filter)).reverse().slice(0, limit);
   }
 
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
