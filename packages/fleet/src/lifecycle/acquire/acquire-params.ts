@@ -60,10 +60,9 @@ export function paramsOfRestart({ user, thread, record }: Slot, settings: Settin
   return { user, thread, existing: false, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
 }
 
-/** An opening found no thread. That is an error for a caller with `existing`; other callers look again: `null`. */
-export function lookAgainUnless(existing: boolean, error: unknown): null {
-  if (!existing && isSandlotError(error, "thread_not_found")) return null;
-  throw error;
+/** An opening found no thread. That is an error for a caller with `existing`; other callers look again. */
+export function lookAgainUnless(existing: boolean, error: unknown): void {
+  if (existing || !isSandlotError(error, "thread_not_found")) throw error;
 }
 
 export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: AcquireParams): void {

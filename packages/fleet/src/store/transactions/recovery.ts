@@ -97,7 +97,8 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
   };
-  settle(tables, record);
+  // A look around has found it, perhaps with files. What its own maker gives up was never used.
+  if (request.epoch !== undefined) settle(tables, record);
   return insert(tables, record);
 }
 
