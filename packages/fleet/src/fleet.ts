@@ -25,6 +25,7 @@ import type {
   ThreadSummary,
   UserId,
 } from "@sandlot/contract";
+import type { Blueprint } from "./backend/blueprint.ts";
 
 export { ENTRIES_MAX, type SharedEntries } from "./store/entries.ts";
 
@@ -104,6 +105,12 @@ export interface AcquireRequest {
   readonly signal?: AbortSignal;
   /** Time limit for all steps together. Default `acquireTimeoutMs`. */
   readonly timeoutMs?: number;
+  /**
+   * Host directories for a sandbox that this acquire makes, beside those of its blueprint. One at the place of a
+   * configured mount replaces that. A present sandbox with others is `blueprint_mismatch`; one that is made again after
+   * a crash has the blueprint's mounts only.
+   */
+  readonly mounts?: Blueprint["mounts"];
   /** Makes this a remote lease: a row in the store that expires when it is not renewed for this long. */
   readonly ttlMs?: number;
 }

@@ -24,7 +24,13 @@ export interface Blueprint {
     readonly diskBytes?: number | undefined;
     readonly filesMax?: number | undefined;
   };
-  readonly mounts: readonly { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean }[];
+  readonly mounts: readonly {
+    readonly hostPath: string;
+    readonly sandboxPath: string;
+    readonly readOnly: boolean;
+    /** May take a place of Sandlot's own: `/mnt/acp-workspace`, or one below `/mnt/skills`. */
+    readonly replaces?: boolean | undefined;
+  }[];
   readonly network: {
     readonly mode: "none" | "allowlist" | "open";
     readonly allow: readonly AllowRule[];
@@ -43,6 +49,21 @@ export interface NamedBlueprint {
 /** The path of the home in a blueprint's sandboxes. */
 export function homePathOf({ home }: Pick<Blueprint, "home">): string {
   return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
+}
+
+/** The blueprint with more mounts. One at the place of a configured mount replaces it. */
+export function withMounts({ name, hash, blueprint }: NamedBlueprint, mounts: Blueprint["mounts"]): NamedBlueprint {
+  if (mounts.length === 0) return { name, hash, blueprint };
+  const places = new Set(mounts.map(({ sandboxPath }) => sandboxPath));
+  const kept = blueprint.mounts.filter(({ sandboxPath }) => !places.has(sandboxPath));
+  const sorted = [...mounts].sort((a, b) => (a.sandboxPath < b.sandboxPath ? -1 : 1));
+  const told = sorted.map(({ hostPath, sandboxPath, readOnly }) => [hostPath, sandboxPath, readOnly]);
+  const text = JSON.stringify([hash, told]);
+  return {
+    name,
+    hash: createHash("sha256").update(text).digest("hex").slice(0, 32) as BlueprintHash,
+    blueprint: { ...blueprint, mounts: [...kept, ...mounts] },
+  };
 }
 
 /**

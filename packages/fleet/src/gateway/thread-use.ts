@@ -124,8 +124,33 @@ export class ThreadUse {
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of creating it. */
-  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
-    return this.acquire(key, purpose, signal, { existing: true });
+  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal, sandboxId?: string): Promise<Lease> {
+    if (sandboxId !== undefined) await this.#requirePresent(key, sandboxId);
+    const lease = await this.acquire(key, purpose, signal, { existing: true });
+    if (sandboxId === undefined || lease.sandbox.id === sandboxId) return lease;
+    await this.release(lease);
+    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+  }
+
+  /** A lease on this sandbox and on no later one of the thread, which its caller releases by itself. */
+  async acquireOnly(
+    key: ThreadKey,
+    sandboxId: string,
+    order: Omit<AcquireRequest, "user" | "thread" | "existing">,
+  ): Promise<Lease> {
+    await this.#requirePresent(key, sandboxId);
+    const lease = await this.acquireAs(key, { ...order, existing: true });
+    if (lease.sandbox.id === sandboxId) return lease;
+    await lease.release();
+    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+  }
+
+  /** Before an acquire, which would make the thread's next sandbox. One that is held here is present. */
+  async #requirePresent(key: ThreadKey, sandboxId: string): Promise<void> {
+    if (this.#fleet.get(sandboxId) !== undefined) return;
+    const found = await this.find(key);
+    if (found?.sandboxId !== sandboxId || found.state === "stopping")
+      throw new SandlotError("sandbox_not_found", { id: sandboxId });
   }
 
   /** Refuses a thread that has neither, also one that lives elsewhere: only there its files are known. */

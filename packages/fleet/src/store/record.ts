@@ -159,7 +159,7 @@ export function isAnonymous(thread: ThreadId | null): boolean {
   return thread?.startsWith(ANONYMOUS_PREFIX) === true;
 }
 
-export function isHeld(record: SandboxRecord): boolean {
+export function isHeld(record: Pick<SandboxRecord, "holders" | "leases">): boolean {
   for (const _ in record.holders) return true;
   for (const _ in record.leases) return true;
   return false;

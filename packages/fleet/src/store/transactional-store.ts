@@ -144,8 +144,8 @@ export abstract class TransactionalStore implements Store {
   exportPage(...[after, limit]: Parameters<Store["exportPage"]>) {
     return this.run("exportPage", "read", (tables) => transfer.exportPage(tables, after, limit));
   }
-  importRows(...[id, rows]: Parameters<Store["importRows"]>) {
-    return this.run("importRows", "write", (tables) => transfer.importRows(tables, id, rows));
+  importRows(...[claim, rows]: Parameters<Store["importRows"]>) {
+    return this.run("importRows", "write", (tables) => transfer.importRows(tables, claim, rows));
   }
   finishImport(request: Argument<"finishImport">) {
     return this.run("finishImport", "write", (tables) => transfer.finishImport(tables, request));

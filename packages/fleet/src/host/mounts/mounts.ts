@@ -3,6 +3,7 @@
  *
  * Invariants
  * - Every spelling of a reserved path, or of one above it, is refused: paths are normalized before they are compared.
+ *   A mount that may replace (`Blueprint.mounts`) can have `/mnt/acp-workspace`, or a place below `/mnt/skills`.
  * - A host path is used with its links resolved. It never contains, or lies in, the fleet's own directory.
  * - No part of a host path, nor of a nested destination, is resolved in a directory that a sandbox of any blueprint may
  *   write. Otherwise a sandbox would decide what the next one sees, and where.
@@ -22,11 +23,12 @@ type Mount = Blueprint["mounts"][number];
 type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, "mounts"> }>>;
 
 const SKILLS = "/mnt/skills";
+const ACP_WORKSPACE = "/mnt/acp-workspace";
 
 /** Refused, with everything below them. */
 const RESERVED_TREES = [
   // The home's link leads into the workspace.
-  ...["/mnt/user-data", "/mnt/acp-workspace", SKILLS, HOME_LINK],
+  ...["/mnt/user-data", ACP_WORKSPACE, SKILLS, HOME_LINK],
   ...["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"],
   "/var/tmp",
 ];
@@ -102,6 +104,7 @@ function checkedSandboxPath(mount: Mount): string {
     .normalize(sandboxPath)
     .replace(/(?<=.)\/+$/, "")
     .replace(/^\/\/+/, "/");
+  if (mount.replaces === true && (path === ACP_WORKSPACE || path.startsWith(`${SKILLS}/`))) return path;
   const reserved = RESERVED_PATHS.find((one) => one === path) ?? RESERVED_TREES.find((tree) => isWithin(path, tree));
   if (reserved !== undefined) throw refused(mount, `${reserved} is reserved`);
   return path;

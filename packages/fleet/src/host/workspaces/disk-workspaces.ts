@@ -128,7 +128,7 @@ export class DiskWorkspaces implements Workspaces {
     await this.#stepOfSlot(slot, () => {
       if (this.#parts.slots.hasContent(slot) || this.#parts.slots.tenant(slot) !== null) {
         this.#moves.checkReleased(slot);
-        this.#moves.setAside(slot, "a later generation has used the workspace");
+        this.#moves.setAside(slot, "its thread has a later sandbox, or lives on another engine");
       }
       this.#moves.dropIfOver(slot);
     });

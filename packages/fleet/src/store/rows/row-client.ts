@@ -26,6 +26,8 @@ export interface Deadline {
   readonly signal: AbortSignal;
   /** On the monotonic clock. */
   readonly at: number;
+  /** Why the last try failed: a step that ends by its deadline says so. */
+  readonly trouble: { problem: string | null };
 }
 
 /** An answer and when its request was sent, on the monotonic clock. */
@@ -126,9 +128,10 @@ export class RowClient {
   }
 
   /** Waits before the next try. Rejects when there is none: another error, or the end of the step's time. */
-  async #pauseAfter(error: unknown, { signal }: Deadline, tries: number): Promise<void> {
+  async #pauseAfter(error: unknown, { signal, trouble }: Deadline, tries: number): Promise<void> {
     if (signal.aborted) throw signal.reason;
     if (!isSandlotError(error, "store_unavailable")) throw error;
+    trouble.problem = error.details.problem;
     this.counts.retries += 1;
     await sleep(this.#world, this.#pauseMs(tries), signal);
   }

@@ -100,7 +100,8 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: isRequested ? "destroyed" : "orphaned" },
     ...(emptyHome && { emptyHome }),
   };
-  settle(tables, record);
+  // A look around has found it, perhaps with files. What its own maker gives up was never used.
+  if (request.epoch !== undefined) settle(tables, record);
   return insert(tables, record);
 }
 

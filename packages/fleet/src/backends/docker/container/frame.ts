@@ -21,7 +21,8 @@ export function makeFrame(parent: string, points: readonly MountPoint[]): string
     .join("\n");
   return once(parent, "mnt", text, (directory) => {
     mkdirSync(join(directory, "user-data"));
-    symlinkSync("user-data/.acp-workspace", join(directory, "acp-workspace"));
+    if (!points.some(({ path }) => path === "acp-workspace"))
+      symlinkSync("user-data/.acp-workspace", join(directory, "acp-workspace"));
     for (const { path, kind } of points) {
       const place = join(directory, path);
       mkdirSync(kind === "directory" ? place : dirname(place), { recursive: true });

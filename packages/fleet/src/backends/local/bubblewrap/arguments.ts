@@ -67,7 +67,7 @@ function fileSystem(shape: SandboxShape): string[] {
     ...["--tmpfs", path],
   ];
   const directory = (path: string) => ["--perms", "0755", "--dir", path];
-  const isBlank = bindings.some(({ to }) => to === "/mnt");
+  const hasOwn = bindings.some(({ to }) => to === "/mnt" || to === "/mnt/acp-workspace");
   return [
     ...directory("/etc"),
     ...system,
@@ -80,7 +80,7 @@ function fileSystem(shape: SandboxShape): string[] {
     ...(homeBytes === null ? [] : memory(home, homeBytes, "0700")),
     ...memory(DAEMON_TEMPORARY, DAEMON_TEMPORARY_BYTES, "0700"),
     ...bindings.flatMap(({ from, to, readOnly }) => [readOnly ? "--ro-bind" : "--bind", from, to]),
-    ...(isBlank ? [] : ["--symlink", "user-data/.acp-workspace", "/mnt/acp-workspace"]),
+    ...(hasOwn ? [] : ["--symlink", "user-data/.acp-workspace", "/mnt/acp-workspace"]),
     ...["--remount-ro", "/"],
   ];
 }

@@ -102,8 +102,10 @@ export function mappingsOf(layout: Layout, name: ObjectName, bindings: readonly 
         ? workspaceMappings(from)
         : [{ seen: to, host: from, readOnly }],
   );
+  // Of two at one place the later one is a mount that replaces Sandlot's own.
+  const places = new Map(mounts.map((mapping) => [mapping.seen, mapping]));
   return [
-    ...mounts,
+    ...places.values(),
     { seen: "/tmp", host: join(place, "tmp"), readOnly: false },
     { seen: TEMPORARY_HOME, host: join(place, "home"), readOnly: false },
   ];
