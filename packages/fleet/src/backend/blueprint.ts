@@ -46,11 +46,6 @@ export interface NamedBlueprint {
   readonly blueprint: Blueprint;
 }
 
-/** The path of the home in a blueprint's sandboxes. */
-export function homePathOf({ home }: Pick<Blueprint, "home">): string {
-  return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
-}
-
 /** The blueprint with more mounts. One at the place of a configured mount replaces it. */
 export function withMounts({ name, hash, blueprint }: NamedBlueprint, mounts: Blueprint["mounts"]): NamedBlueprint {
   if (mounts.length === 0) return { name, hash, blueprint };
@@ -64,6 +59,11 @@ export function withMounts({ name, hash, blueprint }: NamedBlueprint, mounts: Bl
     hash: createHash("sha256").update(text).digest("hex").slice(0, 32) as BlueprintHash,
     blueprint: { ...blueprint, mounts: [...kept, ...mounts] },
   };
+}
+
+/** The path of the home in a blueprint's sandboxes. */
+export function homePathOf({ home }: Pick<Blueprint, "home">): string {
+  return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
 }
 
 /**
