@@ -15,7 +15,6 @@ const CLOCK_READING_MS = 50;
 export class SessionChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
-  #recoveringSince = 0;
   /** Between the store's clock and the sender's monotonic one, when each heartbeat was sent. */
   readonly #offsets = new WeakMap<StoreStep, number>();
 
@@ -125,7 +124,7 @@ export class SessionChecks {
     for (const { labels, landedAt } of ledger.of(engine).objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
     }
-    const lasted = now - this.#recoveringSince;
+    const lasted = now - this.#truth.recoveringSince;
     this.#findings.check(
       "recovery-lasts-a-lifetime",
       lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0,
@@ -153,7 +152,7 @@ export class SessionChecks {
   }
 
   emptied(): void {
-    this.#recoveringSince = this.#truth.now;
+    this.#truth.recoveringSince = this.#truth.now;
     this.#truth.emptiedAt = this.#truth.now;
     this.#truth.recoveredAt.clear();
     this.#truth.firstReachedAt.clear();

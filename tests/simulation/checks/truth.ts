@@ -164,6 +164,8 @@ export class Truth {
    * was written for, and checks of ages are left out.
    */
   storeClockSetAt = Number.NEGATIVE_INFINITY;
+  /** When the present epoch of the store began. */
+  recoveringSince = 0;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 

@@ -47,8 +47,10 @@ export class SimRows {
   #step: StoreStep | null = null;
   readonly #exceptions: RewindExceptions;
   #isEmptied = false;
-  /** When each first heard of a lost commit. */
-  #knowers = new Map<Instance, number>();
+  /** The lost commits of which each instance has heard, and when. */
+  #knowers = new Map<Instance, Map<string, number>>();
+  /** When each epoch that is over began. */
+  readonly #begunAt = new Map<string, number>();
   /** The lost commits that a knower must not be able to build on. */
   #rewoundAt: number | null = null;
 
@@ -74,7 +76,8 @@ export class SimRows {
   }
 
   #isRewound(): boolean {
-    for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
+    for (const [knower, ids] of [...this.#knowers])
+      if (!knower.process.alive || ids.size === 0) this.#knowers.delete(knower);
     if (this.#rewoundAt !== null && this.#knowers.size === 0) {
       this.#rewoundAt = null;
       this.#exceptions.unnoticed();
@@ -84,7 +87,7 @@ export class SimRows {
 
   /** `sentAt`: when the instance decided on the commit, and on what it names as seen. */
   commit(step: StoreStep, commit: Commit, sentAt: number): CommitAnswer {
-    const knowsSince = this.#knowers.get(step.by) ?? Number.POSITIVE_INFINITY;
+    const knowsSince = Math.min(...(this.#knowers.get(step.by)?.values() ?? []));
     const isKnower = this.#isRewound() && knowsSince < sentAt && commit.epoch === this.rows.epoch;
     this.#step = step;
     try {
@@ -111,10 +114,12 @@ export class SimRows {
     const lost = this.rows.rewind(ms);
     if (lost.length === 0) return false;
     const { trace, tables, truth } = this.#parts;
+    // An earlier epoch goes on when the begin of a later one is lost.
+    truth.recoveringSince = this.#begunAt.get(this.rows.epoch) ?? truth.recoveringSince;
     for (const id of lost) {
       const known = this.#acknowledged.get(id);
       if (known?.by.process.alive !== true) continue;
-      this.#knowers.set(known.by, Math.min(known.at, this.#knowers.get(known.by) ?? known.at));
+      this.#knowers.set(known.by, (this.#knowers.get(known.by) ?? new Map()).set(id, known.at));
     }
     const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));
     const names = [...this.#knowers.keys()].map(({ name }) => name);
@@ -151,6 +156,8 @@ export class SimRows {
     const step = this.#step;
     if (step === null) throw new Error("a commit without a step");
     const { audit, tables, trace } = this.#parts;
+    // A request that was long in transit brings a lost commit back.
+    for (const ids of this.#knowers.values()) ids.delete(commit.id);
     if (this.#isRewound())
       for (const [key, body] of commit.writes)
         if (tableOf(key) === "record" && body !== null) this.#exceptions.affect(JSON.parse(body) as SandboxRecord);
@@ -170,6 +177,7 @@ export class SimRows {
   }
 
   #epochBegins(): void {
+    this.#begunAt.set(this.rows.epoch, this.#parts.truth.recoveringSince);
     if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
     this.#closeWindow();
