@@ -82,7 +82,8 @@ export class SessionChecks {
     by.beatStoreOffset = kind === "ok" ? { ms: this.#storeOffsetMs(by), errorMs } : null;
     if (before === null || sentMs === undefined || kind !== "ok") return;
     const jumpMs = Math.abs(sentMs - before.ms) - before.errorMs - errorMs;
-    if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, sentAt);
+    // It learns of the jump with the answer.
+    if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, this.#truth.now);
   }
 
   #doubt(by: Instance, at: number): void {

@@ -43,7 +43,7 @@ export class SimRows {
   readonly rows: MemoryRows;
   readonly mayRewind: boolean;
   readonly #parts: SimRowsParts;
-  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
+  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number; readonly epoch: string }>();
   #step: StoreStep | null = null;
   readonly #exceptions: RewindExceptions;
   #isEmptied = false;
@@ -105,8 +105,8 @@ export class SimRows {
   }
 
   /** The answer to a commit has reached an instance. */
-  acknowledged(by: Instance, id: string): void {
-    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now });
+  acknowledged(by: Instance, { id, epoch }: Pick<Commit, "id" | "epoch">): void {
+    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now, epoch });
   }
 
   /** A failover to a replica that lacks the last `ms`. Returns whether a commit was lost. */
@@ -118,7 +118,8 @@ export class SimRows {
     truth.recoveringSince = this.#begunAt.get(this.rows.epoch) ?? truth.recoveringSince;
     for (const id of lost) {
       const known = this.#acknowledged.get(id);
-      if (known?.by.process.alive !== true) continue;
+      // A commit whose epoch was lost with it is in another epoch than the present one.
+      if (known?.by.process.alive !== true || known.epoch !== this.rows.epoch) continue;
       this.#knowers.set(known.by, (this.#knowers.get(known.by) ?? new Map()).set(id, known.at));
     }
     const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));
@@ -139,7 +140,9 @@ export class SimRows {
       truth.homes.set(owner, { engine: present, at: truth.now, isSettled: home !== null });
       if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine);
     }
-    // The end of a recovery may be lost as well.
+    // The end of a recovery may be lost as well, and the begin of the wait for it.
+    truth.firstReachedAt.clear();
+    for (const engine of truth.reachable()) truth.firstReachedAt.set(engine, truth.now);
     for (const engine of [...truth.recoveredAt.keys()])
       if (tables.isRecovering(engine)) truth.recoveredAt.delete(engine);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
