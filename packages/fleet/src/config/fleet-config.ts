@@ -8,13 +8,16 @@ export interface FleetConfig {
   readonly fleetId?: string | undefined;
   /**
    * The engine that sandboxes live on. `local`: this machine, with Linux namespaces. `docker`: a Docker or Podman
-   * engine. `memory`: inside this process, without isolation, for tests. Default: `"local"`.
+   * engine. `remote`: a provisioner: another Sandlot gateway, or DeerFlow's service. `memory`: inside this process,
+   * without isolation, for tests. Default: `"local"`.
    */
-  readonly backend?: "local" | "docker" | "memory" | undefined;
+  readonly backend?: "local" | "docker" | "remote" | "memory" | undefined;
   /** The local backend. */
   readonly local?: FleetConfigLocal | undefined;
   /** The docker backend. */
   readonly docker?: FleetConfigDocker | undefined;
+  /** The remote backend. */
+  readonly remote?: FleetConfigRemote | undefined;
   /** The directory that every sandbox sees, read-only, at /mnt/skills. */
   readonly skills?: FleetConfigSkills | undefined;
   /** Where the fleet records which sandboxes exist and who holds them. */
@@ -75,7 +78,7 @@ interface FleetConfigLocal {
   readonly gid?: number | undefined;
   /** Size of a sandbox's private /tmp, which is in memory. Default: `1073741824`. */
   readonly tmpBytes?: number | string | undefined;
-  /** Size of a sandbox's private /home, which is in memory. Default: `1073741824`. */
+  /** Size of a temporary home (`home: temporary`), which is in memory. Default: `1073741824`. */
   readonly homeBytes?: number | string | undefined;
 }
 
@@ -132,7 +135,7 @@ interface FleetConfigDocker {
   readonly gid?: number | undefined;
   /** Size of a sandbox's private /tmp, which is in memory. Default: `1073741824`. */
   readonly tmpBytes?: number | string | undefined;
-  /** Size of a sandbox's private /home, which is in memory. Default: `1073741824`. */
+  /** Size of a temporary home (`home: temporary`), which is in memory. Default: `1073741824`. */
   readonly homeBytes?: number | string | undefined;
   /**
    * Whether the image's own files cannot be changed. `false` for an image that does not work otherwise. Default:
@@ -150,6 +153,28 @@ interface FleetConfigDocker {
   readonly pull?: "missing" | "never" | undefined;
   /** How long fetching an image may take. Default: `600000`. */
   readonly pullTimeoutMs?: number | string | undefined;
+}
+
+/** The remote backend. */
+interface FleetConfigRemote {
+  /** The provisioner: another Sandlot gateway, or DeerFlow's service. Required for this backend. */
+  readonly url?: string | undefined;
+  /** A file with the key for `X-API-Key`. Default: the environment variable SANDLOT_PROVISIONER_KEY. */
+  readonly keyFile?: string | undefined;
+  /** Allow http beyond loopback: key, commands and files then cross the network in the clear. Default: `false`. */
+  readonly plainHttp?: boolean | undefined;
+  /**
+   * The user that sandboxes belong to at the provisioner. A user's key of a gateway needs that user. Default:
+   * `"default"`.
+   */
+  readonly user?: string | undefined;
+  /**
+   * Hosts, beside the provisioner's own, that the URL of a sandbox may name; with `*.` in front, every name below.
+   * DeerFlow's service names its nodes, or `*.deer-flow.svc.cluster.local`.
+   */
+  readonly sandboxHosts?: readonly string[] | undefined;
+  /** How long a new sandbox may take until its AIO API answers. Default: `60000`. */
+  readonly readyTimeoutMs?: number | string | undefined;
 }
 
 /** The directory that every sandbox sees, read-only, at /mnt/skills. */
@@ -255,6 +280,11 @@ interface FleetConfigBlueprints {
    * digit follows) is taken from Sandlot's own environment; `$$` is a dollar sign.
    */
   readonly environment?: { readonly [name: string]: string } | undefined;
+  /**
+   * The home directory. `kept`: `/mnt/user-data/.home`, which stays with the thread's files, with installed programs
+   * and dotfiles. `temporary`: in memory, new in every sandbox. Default: `"kept"`.
+   */
+  readonly home?: "kept" | "temporary" | undefined;
   /**
    * What one sandbox may use. A key that is left out has a default that fits the machine (`sandlot config check`
    * prints it); "unlimited" is no limit.

@@ -38,14 +38,14 @@ export class MemoryTables implements Tables {
     this.#meta = this.#firstMeta();
   }
 
-  /** Loses everything but the homes of threads, which a shared store keeps over epochs. */
+  /** Loses everything but the homes of threads and the mark of a move, which a shared store keeps over epochs. */
   empty(): void {
     this.#recovered.clear();
     this.#awaited.clear();
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
-    this.#transfer = null;
+    if (!this.isShared) this.#transfer = null;
     this.#generation = 0;
   }
 
