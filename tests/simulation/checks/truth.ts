@@ -166,6 +166,8 @@ export class Truth {
   storeClockSetAt = Number.NEGATIVE_INFINITY;
   /** When the present epoch of the store began. */
   recoveringSince = 0;
+  /** When the store last lost its last writes: what an instance was told before may have been of another epoch. */
+  rewoundAt = Number.NEGATIVE_INFINITY;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 

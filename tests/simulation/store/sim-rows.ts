@@ -114,6 +114,7 @@ export class SimRows {
     const lost = this.rows.rewind(ms);
     if (lost.length === 0) return false;
     const { trace, tables, truth } = this.#parts;
+    truth.rewoundAt = truth.now;
     // An earlier epoch goes on when the begin of a later one is lost.
     truth.recoveringSince = this.#begunAt.get(this.rows.epoch) ?? truth.recoveringSince;
     for (const id of lost) {
