@@ -33,6 +33,10 @@ export interface BackendEntry<Completed = unknown, Section = unknown> {
   blueprintKey(section: Section): string;
   /** Whether sandboxes can be limited. Then blueprints have default limits. */
   canLimit(section: Section): boolean;
+  /** The names that a blueprint's mounts may use as `volume`. Absent: the engine has no volumes. */
+  volumes?(section: Section): readonly string[];
+  /** Whether sandboxes are pods, so that blueprints may have `pod`. */
+  readonly hasPods?: boolean;
   /** The experimental features in these settings, in a sentence each. */
   experimental(section: Section): readonly string[];
   /** Rejects with `engine_unavailable` when the engine cannot be reached, and leaves nothing half-made. */
