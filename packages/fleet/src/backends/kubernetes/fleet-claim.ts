@@ -1,0 +1,93 @@
+/**
+ * What one fleet has in its namespace beside its sandboxes: the ConfigMap that names its store, and the Secret with its
+ * key. Both are made by the first process of the fleet, and the second process of a race finds those of the first.
+ *
+ *   ConfigMap sandlot-fleet-<fleetId>   store: a hash of kind and address; engine: the name of this engine
+ *   Secret    sandlot-key-<fleetId>     current: the id of a key; key.<id>: 32 bytes
+ *
+ * Two stores of one fleet would end each other's pods as orphans: the second is refused with `fleet_conflict`.
+ */
+
+import { createHash } from "node:crypto";
+import { type FleetId, SandlotError } from "@sandlot/contract";
+import { z } from "zod";
+import { FLEET_KEY_BYTES, FleetKeys } from "../../backend/fleet-keys.ts";
+import type { World } from "../../world/world.ts";
+import { type Api, type ApiObject, isRefusal, type Kind } from "./api/api.ts";
+import { LABEL } from "./pod/names.ts";
+
+export interface FleetClaim {
+  readonly engineId: string;
+  readonly keys: FleetKeys;
+}
+
+export interface ClaimOptions {
+  readonly fleetId: FleetId;
+  /** Names the store, without its credentials. `null`: it is not compared. */
+  readonly storeName: string | null;
+}
+
+const dataSchema = z.looseObject({ data: z.record(z.string(), z.string()).default({}) });
+const KEY = "key.";
+
+export async function claimFleet(
+  api: Api,
+  world: World,
+  { fleetId, storeName }: ClaimOptions,
+  signal: AbortSignal,
+): Promise<FleetClaim> {
+  const store = storeName === null ? "" : createHash("sha256").update(storeName).digest("hex").slice(0, 16);
+  const name = `sandlot-fleet-${fleetId}`;
+  const labels = { [LABEL.fleet]: fleetId };
+  const wanted = {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name, labels },
+    data: { store, engine: `kubernetes-${world.randomHex(8)}` },
+  };
+  const found = dataSchema.parse(await madeOnce(api, "configmaps", name, wanted, signal)).data;
+  if (storeName !== null && found.store !== undefined && found.store !== "" && found.store !== store)
+    throw new SandlotError("fleet_conflict", { fleetId, other: found.store });
+  if (found.engine === undefined) throw unusable(`the ConfigMap ${name} has no entry "engine"`);
+  return { engineId: found.engine, keys: await fleetKeys(api, world, fleetId, signal) };
+}
+
+async function fleetKeys(api: Api, world: World, fleetId: FleetId, signal: AbortSignal): Promise<FleetKeys> {
+  const name = `sandlot-key-${fleetId}`;
+  const encoded = (bytes: Buffer | string) => Buffer.from(bytes).toString("base64");
+  const id = world.randomHex(4);
+  const wanted = {
+    apiVersion: "v1",
+    kind: "Secret",
+    type: "Opaque",
+    metadata: { name, labels: { [LABEL.fleet]: fleetId } },
+    data: { current: encoded(id), [`${KEY}${id}`]: encoded(Buffer.from(world.randomHex(FLEET_KEY_BYTES), "hex")) },
+  };
+  const { data } = dataSchema.parse(await madeOnce(api, "secrets", name, wanted, signal));
+  const current = Buffer.from(data.current ?? "", "base64").toString("utf8").trim();
+  const keys = new Map(
+    Object.entries(data)
+      .filter(([entry]) => entry.startsWith(KEY))
+      .map(([entry, text]) => [entry.slice(KEY.length), Buffer.from(text, "base64")]),
+  );
+  if (keys.get(current)?.length !== FLEET_KEY_BYTES)
+    throw unusable(`the Secret ${name} has no key of ${FLEET_KEY_BYTES} bytes under its entry "current"`);
+  return new FleetKeys(current, keys);
+}
+
+async function madeOnce(api: Api, kind: Kind, name: string, wanted: object, signal: AbortSignal): Promise<ApiObject> {
+  const found = await api.get(kind, name, signal);
+  if (found !== null) return found;
+  try {
+    return await api.create(kind, wanted, signal);
+  } catch (error) {
+    if (!isRefusal(error, 409)) throw error;
+    const other = await api.get(kind, name, signal);
+    if (other === null) throw error;
+    return other;
+  }
+}
+
+function unusable(problem: string): SandlotError {
+  return new SandlotError("engine_unavailable", { engine: "kubernetes", problem, tried: [], retryAfterMs: 5_000 });
+}
