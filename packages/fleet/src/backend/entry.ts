@@ -60,6 +60,8 @@ export interface FleetFacts {
   /** When a sandbox that no process renews ends itself. 0: this process renews none. */
   readonly orphanTimeoutMs: number;
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  /** Names the fleet's store, without its credentials. Absent where no store is open. */
+  readonly storeName?: string;
   /** The ids that sandboxes of a root fleet run as; `null`: a range that no other home has. */
   readonly accountIds: { readonly first: number; readonly count: number } | null;
 }

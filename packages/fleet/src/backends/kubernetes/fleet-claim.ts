@@ -23,8 +23,8 @@ export interface FleetClaim {
 
 export interface ClaimOptions {
   readonly fleetId: FleetId;
-  /** Names the store, without its credentials. `null`: it is not compared. */
-  readonly storeName: string | null;
+  /** Names the store, without its credentials. Absent: it is not compared. */
+  readonly storeName?: string;
 }
 
 const dataSchema = z.looseObject({ data: z.record(z.string(), z.string()).default({}) });
@@ -36,7 +36,7 @@ export async function claimFleet(
   { fleetId, storeName }: ClaimOptions,
   signal: AbortSignal,
 ): Promise<FleetClaim> {
-  const store = storeName === null ? "" : createHash("sha256").update(storeName).digest("hex").slice(0, 16);
+  const store = storeName === undefined ? "" : createHash("sha256").update(storeName).digest("hex").slice(0, 16);
   const name = `sandlot-fleet-${fleetId}`;
   const labels = { [LABEL.fleet]: fleetId };
   const wanted = {
@@ -46,7 +46,7 @@ export async function claimFleet(
     data: { store, engine: `kubernetes-${world.randomHex(8)}` },
   };
   const found = dataSchema.parse(await madeOnce(api, "configmaps", name, wanted, signal)).data;
-  if (storeName !== null && found.store !== undefined && found.store !== "" && found.store !== store)
+  if (storeName !== undefined && found.store !== undefined && found.store !== "" && found.store !== store)
     throw new SandlotError("fleet_conflict", { fleetId, other: found.store });
   if (found.engine === undefined) throw unusable(`the ConfigMap ${name} has no entry "engine"`);
   return { engineId: found.engine, keys: await fleetKeys(api, world, fleetId, signal) };

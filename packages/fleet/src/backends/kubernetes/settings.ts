@@ -3,10 +3,8 @@
 import type { FleetFacts } from "../../backend/entry.ts";
 import type { KubernetesConfig } from "./config.ts";
 
-export type KubernetesSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs" | "blueprints"> & {
+export type KubernetesSettings = Pick<FleetFacts, "fleetId" | "orphanTimeoutMs" | "blueprints" | "storeName"> & {
   readonly kubernetes: KubernetesConfig;
-  /** Names the store of this fleet, without its credentials. `null`: another fleet's store is not told apart. */
-  readonly storeName: string | null;
 };
 
 /** The port of daemons inside pods. */

@@ -164,6 +164,13 @@ export class ApiClient implements Api {
     return `${this.#path("pods", pod)}/${name}`;
   }
 
+  /** Asks what this process may do. The answer has no name, as the objects of the other calls have. */
+  async review(body: object, signal: AbortSignal): Promise<unknown> {
+    const response = await this.#write({ method: "POST", path: this.#path("selfsubjectaccessreviews"), body }, signal);
+    if (response.status >= 300) throw this.#refusal(response, "create", "selfsubjectaccessreviews");
+    return response.body;
+  }
+
   /** The git version of the API server, such as v1.33.13. */
   async version(signal: AbortSignal): Promise<string> {
     const response = await this.#read("/version", signal);
