@@ -88,7 +88,6 @@ class KubernetesBackend implements Backend {
   readonly #settings: KubernetesSettings;
   readonly #ending: AbortController;
   readonly #cache: PodCache;
-  readonly #forwards: PortForwards | null;
   readonly #credentials: PodCredentials;
   readonly #liveness: PodLiveness;
   readonly #remover: Remover;
@@ -118,9 +117,9 @@ class KubernetesBackend implements Backend {
     this.#podWorkspaces = new NoWorkspaces(secrets);
     const { files } = this.#podWorkspaces;
     if (files !== null) this.hostWorkspaces = async () => files;
-    this.#forwards = forwardsThroughApi(settings, api) ? new PortForwards(api) : null;
+    const forwards = forwardsThroughApi(settings, api) ? new PortForwards(api) : null;
     const probe = (ref: EngineRef) => this.#liveness.probe(ref, ending.signal);
-    const known = { world, api, cache, secrets, keys, forwards: this.#forwards, probe };
+    const known = { world, api, cache, secrets, keys, forwards, probe };
     this.#credentials = new PodCredentials(known);
     const credentials = this.#credentials;
     const answers = (pod: Pod, signal: AbortSignal) => this.#answers(pod, signal);
@@ -170,8 +169,10 @@ class KubernetesBackend implements Backend {
 
   rebind(target: Target, from: Credentials, signal: AbortSignal): Promise<void> {
     return this.#calls.ask("rebind", signal, async () => {
-      const { name } = await this.#located(target, signal);
-      await this.#attacher.rebind(name, target, from, signal);
+      const { name, uid } = await this.#located(target, signal);
+      const place = (await this.#pod(name, uid, signal))?.place ?? "home";
+      const expect = this.#podWorkspaces.arrival({ generation: target.generation, place });
+      await this.#attacher.rebind(name, target, from, signal, expect === null ? {} : { expect });
     });
   }
 
@@ -228,7 +229,6 @@ class KubernetesBackend implements Backend {
     this.#renewer.stop();
     await this.#calls.settled();
     await this.#attacher.close();
-    this.#forwards?.close();
     await this.#podWorkspaces.close();
     this.#ending.abort(new SandlotError("fleet_closed", { operation: "asking the cluster" }));
     this.#api.close();

@@ -3,7 +3,7 @@
  * key. Both are made by the first process of the fleet, and the second process of a race finds those of the first.
  *
  *   ConfigMap sandlot-fleet-<fleetId>   store: a hash of kind and address; engine: the name of this engine
- *   Secret    sandlot-key-<fleetId>     current: the id of a key; key.<id>: 32 bytes
+ *   Secret    sandlot-key-<fleetId>     keys: one or two lines of `FleetKeys.parse`; the egress proxies mount it
  *
  * Two stores of one fleet would end each other's pods as orphans: the second is refused with `fleet_conflict`.
  */
@@ -11,7 +11,7 @@
 import { createHash } from "node:crypto";
 import { type FleetId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
-import { FLEET_KEY_BYTES, FleetKeys } from "../../backend/fleet-keys.ts";
+import { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import type { World } from "../../world/world.ts";
 import { type Api, type ApiObject, isRefusal, type Kind } from "./api/api.ts";
 import { LABEL } from "./pod/names.ts";
@@ -28,7 +28,8 @@ export interface ClaimOptions {
 }
 
 const dataSchema = z.looseObject({ data: z.record(z.string(), z.string()).default({}) });
-const KEY = "key.";
+/** Of 32 bytes. */
+const KEY_BYTES = 32;
 
 export async function claimFleet(
   api: Api,
@@ -54,25 +55,16 @@ export async function claimFleet(
 
 async function fleetKeys(api: Api, world: World, fleetId: FleetId, signal: AbortSignal): Promise<FleetKeys> {
   const name = `sandlot-key-${fleetId}`;
-  const encoded = (bytes: Buffer | string) => Buffer.from(bytes).toString("base64");
-  const id = world.randomHex(4);
+  const line = `${world.randomHex(4)}:${Buffer.from(world.randomHex(KEY_BYTES), "hex").toString("base64")}\n`;
   const wanted = {
     apiVersion: "v1",
     kind: "Secret",
     type: "Opaque",
     metadata: { name, labels: { [LABEL.fleet]: fleetId } },
-    data: { current: encoded(id), [`${KEY}${id}`]: encoded(Buffer.from(world.randomHex(FLEET_KEY_BYTES), "hex")) },
+    data: { keys: Buffer.from(line).toString("base64") },
   };
   const { data } = dataSchema.parse(await madeOnce(api, "secrets", name, wanted, signal));
-  const current = Buffer.from(data.current ?? "", "base64").toString("utf8").trim();
-  const keys = new Map(
-    Object.entries(data)
-      .filter(([entry]) => entry.startsWith(KEY))
-      .map(([entry, text]) => [entry.slice(KEY.length), Buffer.from(text, "base64")]),
-  );
-  if (keys.get(current)?.length !== FLEET_KEY_BYTES)
-    throw unusable(`the Secret ${name} has no key of ${FLEET_KEY_BYTES} bytes under its entry "current"`);
-  return new FleetKeys(current, keys);
+  return FleetKeys.parse(Buffer.from(data.keys ?? "", "base64").toString("utf8"), `the Secret ${name}, entry keys`);
 }
 
 async function madeOnce(api: Api, kind: Kind, name: string, wanted: object, signal: AbortSignal): Promise<ApiObject> {

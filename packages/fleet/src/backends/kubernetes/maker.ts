@@ -20,7 +20,7 @@
 import { createHash } from "node:crypto";
 import { type DaemonConfig, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
-import type { FleetKeys } from "../../backend/fleet-keys.ts";
+import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import { renewDaemon } from "../../sandboxd/index.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -74,7 +74,7 @@ export class Maker {
     const { workspaces, api, keys, settings } = this.#parts;
     const place = placeOf(spec);
     const workspace = await workspaces.prepare(spec);
-    const shape = { spec, place, keyId: keys.current, config: settings.kubernetes, workspace };
+    const shape = { spec, place, config: settings.kubernetes, workspace };
     const manifest = podManifest(shape);
     signal.throwIfAborted();
     let uid: string | null = null;
@@ -83,8 +83,7 @@ export class Maker {
       uid = pod.metadata.uid;
       const difference = differenceOf(manifest, pod);
       if (difference !== null) throw failed(difference);
-      const keyId = pod.metadata.labels["sandlot.dev/key"] ?? keys.current;
-      const config = daemonConfig({ spec, keys, keyId, settings, image: {} });
+      const config = daemonConfig({ spec, keys, settings });
       await this.#secret(spec, pod, config, signal);
       const made = await this.#start(spec, pod, signal);
       await this.#ready(spec, uid, signal);

@@ -5,7 +5,7 @@
 
 import { isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Credentials } from "../../backend/backend.ts";
-import type { FleetKeys } from "../../backend/fleet-keys.ts";
+import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import type { DaemonAddress, DaemonTarget } from "../../sandboxd/index.ts";
 import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import { sleep, within } from "../../world/waiting.ts";
@@ -65,14 +65,17 @@ export class PodCredentials extends KnownCredentials {
 
   /** The address of a pod that was just seen. */
   async seen(pod: CachedPod, signal: AbortSignal): Promise<void> {
-    const { name, uid, podIP, labels, keyId } = pod;
+    const { name, uid, podIP, labels } = pod;
     if (podIP === "") throw unreachable(labels.sandboxId, "its pod has no address yet");
     signal.throwIfAborted();
     const { sandboxId, blueprintHash } = labels;
-    const psk = this.#parts.keys.derive({ keyId, sandboxId, blueprintHash }, "daemon");
-    if (psk === null) throw unreachable(sandboxId, `the fleet no longer has the key ${keyId} that it was made with`);
-    const place = (await this.#parts.forwards?.listen(name, uid, DAEMON_PORT)) ?? { host: podIP, port: DAEMON_PORT };
-    this.#located.set(name, { uid, address: { ...place, psk } });
+    const keys = this.#parts.keys.accepted("daemon", { sandboxId, blueprintHash });
+    const { forwards } = this.#parts;
+    const address =
+      forwards === null
+        ? { host: podIP, port: DAEMON_PORT, keys }
+        : { name: `pod ${name}`, open: () => forwards.open(name, DAEMON_PORT), keys };
+    this.#located.set(name, { uid, address });
   }
 
   /** As a fleet's renewals and lists ask for it. */
@@ -102,7 +105,6 @@ export class PodCredentials extends KnownCredentials {
     super.forget(name);
     this.#located.delete(name);
     this.#made.delete(name);
-    this.#parts.forwards?.drop(name);
   }
 
   #addressOf(name: string): DaemonAddress {

@@ -21,7 +21,6 @@ import { CONFIG_ENTRY } from "./pod-secret.ts";
 export interface PodShape {
   readonly spec: Pick<CreateSpec, "labels" | "blueprint">;
   readonly place: Place;
-  readonly keyId: string;
   readonly config: KubernetesConfig;
   /** `null`: the workspace is a directory of the pod itself. */
   readonly workspace: PodVolume | null;
@@ -62,7 +61,7 @@ const TOLERATIONS = ["not-ready", "unreachable"].map((taint) => ({
 }));
 
 export function podManifest(shape: PodShape): PodManifest {
-  const { spec, place, keyId, config, workspace } = shape;
+  const { spec, place, config, workspace } = shape;
   const { labels, blueprint } = spec;
   const pod = blueprint.pod ?? {};
   const copies = config.daemon === "init-copy";
@@ -76,7 +75,7 @@ export function podManifest(shape: PodShape): PodManifest {
     kind: "Pod",
     metadata: {
       name: podName(labels.sandboxId),
-      labels: { ...pod.labels, ...podLabels(labels, place, blueprint.network.mode, keyId) },
+      labels: { ...pod.labels, ...podLabels(labels, place, blueprint.network.mode) },
       ...{ annotations: ANNOTATIONS, finalizers: [PROOF_FINALIZER] },
     },
     spec: {

@@ -28,8 +28,6 @@ export const LABEL = {
   place: "sandlot.dev/place",
   network: "sandlot.dev/network",
   engine: "sandlot.dev/engine",
-  /** The id of the fleet key that the pod's keys come from. */
-  key: "sandlot.dev/key",
 } as const;
 
 /** What tells sandboxes from gateways and egress proxies in one namespace. */
@@ -46,13 +44,11 @@ const labelsSchema = z.object({
   [LABEL.blueprint]: z.string(),
   [LABEL.place]: z.enum(["home", "slot"]),
   [LABEL.engine]: z.string().optional(),
-  [LABEL.key]: z.string(),
 });
 
 export interface Labelled {
   readonly labels: Labels;
   readonly place: Place;
-  readonly keyId: string;
 }
 
 export interface ParsedRef {
@@ -77,7 +73,7 @@ export function parseRef(ref: EngineRef): ParsedRef | null {
   return namespace === undefined || name === undefined || uid === undefined ? null : { namespace, name, uid };
 }
 
-export function podLabels(labels: Labels, place: Place, network: NetworkMode, keyId: string): Record<string, string> {
+export function podLabels(labels: Labels, place: Place, network: NetworkMode): Record<string, string> {
   return {
     [LABEL.role]: ROLE.sandbox,
     [LABEL.fleet]: labels.fleet,
@@ -88,7 +84,6 @@ export function podLabels(labels: Labels, place: Place, network: NetworkMode, ke
     [LABEL.place]: place === "home" ? "home" : "slot",
     [LABEL.network]: network,
     ...(labels.engine === undefined ? {} : { [LABEL.engine]: labels.engine }),
-    [LABEL.key]: keyId,
   };
 }
 
@@ -106,7 +101,7 @@ export function parseLabels(found: Readonly<Record<string, string>>): Labelled |
     ...(data[LABEL.engine] === undefined ? {} : { engine: data[LABEL.engine] }),
   } as Labels;
   const place: Place = data[LABEL.place] === "home" ? "home" : slotOf(labels);
-  return { labels, place, keyId: data[LABEL.key] };
+  return { labels, place };
 }
 
 /** The place of a blank's workspace. It is never used again. */
