@@ -8,7 +8,6 @@
  * `node:tls` is loaded when it is needed: a daemon on a unix socket does without it.
  */
 
-import { constants } from "node:crypto";
 import type { Server } from "node:http";
 import type { Server as NetServer, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -19,7 +18,8 @@ const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** Buffer of one upload or download, as of the plain server. */
 const BUFFERED_BYTES = 1024 * 1024;
 const PROBE_AFTER_MS = 30_000;
-const NO_SESSIONS = constants.SSL_OP_NO_TICKET | constants.SSL_OP_NO_RENEGOTIATION;
+/** `SSL_OP_NO_TICKET` and `SSL_OP_NO_RENEGOTIATION` of OpenSSL. `node:crypto` has them, and takes a tenth of a start. */
+const NO_SESSIONS = (1 << 14) | (1 << 30);
 
 /** A listener whose connections go to the HTTP server once the key is proved. */
 export async function keyedListener(http: Server, psk: PresharedKey): Promise<NetServer> {

@@ -2,7 +2,8 @@
  * A real daemon with an attachment to it, both gone when the test ends.
  *
  * `SANDLOT_TEST_DAEMON_KEYS=1` lets every daemon listen on a port with a pre-shared key instead of a unix socket, so that
- * each test of this folder also tests that transport.
+ * each test of this folder also tests that transport. Three of them are about the unix socket and fail then: what a dead
+ * socket proves, a request past the attachment, and the small buffers of a slow watch.
  */
 
 import { onTestFinished } from "vitest";
