@@ -24,6 +24,7 @@ import { removeBare } from "./bare-tree.ts";
 import { freshNames, ifThere, isTaken, record, statOrNull } from "./fresh-names.ts";
 import { homeName, NO_SANDBOX, PASSABLE, parseRecord, type ThreadRecord, type VolumeLayout, type VolumeUse } from "./layout.ts";
 import { type HomeRecord, ThreadRecords } from "./thread-records.ts";
+import { moveTo } from "./volume-tree.ts";
 
 export interface ThreadParts {
   readonly layout: VolumeLayout;
@@ -102,7 +103,8 @@ export class VolumeThreads {
     const nonce = this.#world.randomHex(8);
     const draft = this.#layout.draft(nonce);
     await writeFile(draft, ownerText(whose), { mode: 0o600, flag: "wx" });
-    await rename(draft, this.#layout.home(thread, `made.${nonce}`));
+    const { ino } = await stat(draft, { bigint: true });
+    await moveTo(draft, this.#layout.home(thread, `made.${nonce}`), ino);
   }
 
   /** An empty workspace, made aside: `at` is its path. */

@@ -51,19 +51,18 @@ export async function markArrival(workspace: string, nonce: string, trash: Trash
   try {
     const draft = fdPath(directory.fd, `${ARRIVED}-${world.randomHex(8)}`);
     const file = await open(draft, OPEN_NEW, 0o600);
+    let inode: bigint;
     try {
       await file.writeFile(nonce);
+      inode = (await file.stat({ bigint: true })).ino;
     } finally {
       await file.close();
     }
     const target = fdPath(directory.fd, ARRIVED);
-    try {
-      await rename(draft, target);
-    } catch (error) {
-      if (!isTaken(error)) throw error;
-      trash.throwAway(target, "planted");
-      await rename(draft, target);
-    }
+    if ((await moveTo(draft, target, inode)) === "done") return;
+    // A directory has the name.
+    trash.throwAway(target, "planted");
+    await rename(draft, target);
   } finally {
     await directory.close();
   }

@@ -25,7 +25,7 @@ import { Quarantine } from "../../../../host/workspaces/quarantine.ts";
 import { Trash } from "../../../../host/workspaces/trash.ts";
 import { repairTree } from "../../../../host/workspaces/tree.ts";
 import type { CopyLimits, CopyOutcome } from "../../../../host/workspaces/tree-copy.ts";
-import { noRoomInOurWords } from "../../../../world/disk-trouble.ts";
+import { inOurWords, isMissing, noRoomInOurWords } from "../../../../world/disk-trouble.ts";
 import type { World } from "../../../../world/world.ts";
 import { branchWorkspace } from "./branch-workspace.ts";
 import { locateWorkspace } from "./locate-workspace.ts";
@@ -108,7 +108,11 @@ export class VolumeWorkspaces implements Workspaces {
     }
   }
 
-  async moveIn(spot: WorkspaceSpot): Promise<void> {
+  moveIn(spot: WorkspaceSpot): Promise<void> {
+    return this.#step(spot.place, () => this.#moveIn(spot));
+  }
+
+  async #moveIn(spot: WorkspaceSpot): Promise<void> {
     const { thread, slot } = keysOf(spot);
     const before = await this.threads.read(thread);
     before?.checkFence(spot);
@@ -124,7 +128,11 @@ export class VolumeWorkspaces implements Workspaces {
     await this.#send(thread, spot, free, { at: path, inode: home.inode });
   }
 
-  async makeIn(spot: WorkspaceSpot): Promise<void> {
+  makeIn(spot: WorkspaceSpot): Promise<void> {
+    return this.#step(spot.place, () => this.#makeIn(spot));
+  }
+
+  async #makeIn(spot: WorkspaceSpot): Promise<void> {
     const { thread, slot } = keysOf(spot);
     const before = await this.threads.read(thread);
     before?.checkFence(spot);
@@ -145,7 +153,11 @@ export class VolumeWorkspaces implements Workspaces {
     }
   }
 
-  async moveHome(spot: WorkspaceSpot): Promise<void> {
+  moveHome(spot: WorkspaceSpot): Promise<void> {
+    return this.#step(spot.place, () => this.#moveHome(spot));
+  }
+
+  async #moveHome(spot: WorkspaceSpot): Promise<void> {
     const { thread, slot } = keysOf(spot);
     const records = await this.threads.read(thread);
     records?.checkFence(spot);
@@ -323,11 +335,12 @@ export class VolumeWorkspaces implements Workspaces {
     }
   }
 
+  /** What a step misses was taken away since its look: its caller looks again. */
   async #step<T>(path: string, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
-      throw noRoomInOurWords(error, path);
+      throw isMissing(error) ? inOurWords(error, path) : noRoomInOurWords(error, path);
     }
   }
 }
