@@ -41,7 +41,7 @@ import { claimFleet, type FleetClaim } from "./fleet-claim.ts";
 import { LettingGoWorkspaces } from "./letting-go-workspaces.ts";
 import { PodLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
-import { fleetSelector, type ParsedRef, parseRef, podName } from "./pod/names.ts";
+import { fleetSelector, type ParsedRef, parseRef, PROOF_FINALIZER, podName } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { PodSecrets } from "./pod/pod-secret.ts";
 import { type CachedPod, PodCache } from "./pod-cache.ts";
@@ -246,6 +246,9 @@ class KubernetesBackend implements Backend {
   async #listed(pod: Pod, signal: AbortSignal): Promise<EngineObject | null> {
     const described = this.#cache.describe(pod);
     if (described === null || described.labels.fleet !== this.#settings.fleetId) return null;
+    // Nothing of it runs, and the fleet has let go of it: the kubelet removes the object.
+    if (described.liveness === "dead" && isBeingDeleted(pod) && !pod.metadata.finalizers.includes(PROOF_FINALIZER))
+      return null;
     const isRemains = described.liveness === "dead" && isBeingDeleted(pod) && described.place !== "home";
     if (isRemains && (await this.#letGoOf(pod, signal))) return null;
     return this.#cache.objectOf(described);
