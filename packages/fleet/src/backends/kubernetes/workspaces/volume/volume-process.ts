@@ -177,7 +177,18 @@ export class VolumeProcess {
     const late = this.#unavailable(`it has not responded for ${deadlineMs} ms`);
     this.#pending.get(id)?.reject(late);
     this.#settle(id);
-    if (this.#options.world.monotonicMs() - this.#heardAt >= Math.min(deadlineMs, this.#deadlineMs)) this.#end(late);
+    if (this.#child !== null) this.#endIfSilent(this.#child, late);
+  }
+
+  /** A process that answers other calls is only busy. One that stays silent is stuck, and long calls are stuck with it. */
+  #endIfSilent(child: ChildProcess, error: SandlotError): void {
+    if (this.#child !== child) return;
+    const { world } = this.#options;
+    const heardAt = this.#heardAt;
+    const leftMs = heardAt + this.#deadlineMs - world.monotonicMs();
+    if (leftMs <= 0) return this.#end(error);
+    const check = () => this.#heardAt === heardAt && this.#endIfSilent(child, error);
+    world.timer(Math.ceil(leftMs), check, { background: true });
   }
 
   #settle(id: number): void {

@@ -193,7 +193,7 @@ export class VolumeWorkspaces implements Workspaces {
       tenants.push({ slot: one, tenant });
     }
     if (records !== null) {
-      await this.threads.record(thread, goneName(spot));
+      await this.threads.recordGone(thread, records, spot);
       for (const { name } of records.homes) this.trash.throwAway(this.layout.home(thread, name), thread);
     }
     for (const one of tenants)
