@@ -4,7 +4,8 @@
  */
 
 import { DOCKER } from "./docker/entry.ts";
+import { KUBERNETES } from "./kubernetes/entry.ts";
 import { LOCAL } from "./local/entry.ts";
 import { MEMORY } from "./memory/entry.ts";
 
-export const BACKENDS = { local: LOCAL, docker: DOCKER, memory: MEMORY } as const;
+export const BACKENDS = { local: LOCAL, docker: DOCKER, kubernetes: KUBERNETES, memory: MEMORY } as const;
