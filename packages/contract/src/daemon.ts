@@ -107,6 +107,8 @@ export interface DaemonConfig {
   readonly commandPrefix?: readonly string[];
   /** Forwards connections to this port of the sandbox's own loopback: the egress to a proxy. */
   readonly forward?: DaemonForward;
+  /** Makes the trust files of an egress with secrets, where no directory of the fleet's host is mounted. */
+  readonly trust?: DaemonTrust;
   /** An address that the sandbox must not reach. The daemon listens only once it does not. */
   readonly canary?: DaemonCanary;
   /** Commands, sessions and terminals that may run at once. More is `exec_limit`. Default `EXEC_MAX`. */
@@ -154,6 +156,26 @@ export type DaemonForward =
       readonly port: number;
       readonly to: { readonly host: string; readonly port: number; readonly psk: PresharedKey };
     };
+
+/**
+ * An authority that programs of the sandbox have to trust. The daemon writes it to the directory by itself, and in a
+ * bundle with the certificates that the image trusts.
+ */
+export interface DaemonTrust {
+  readonly directory: string;
+  readonly certificatePem: string;
+}
+
+/** The names of the trust files in their directory. */
+export const TRUST_FILES = { authority: "ca.pem", bundle: "ca-bundle.pem" } as const;
+
+/** Where images have the certificates that they trust. */
+export const SYSTEM_BUNDLES: readonly string[] = [
+  "/etc/ssl/certs/ca-certificates.crt",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  "/etc/ssl/ca-bundle.pem",
+  "/etc/ssl/cert.pem",
+];
 
 /**
  * A listener that every network policy forbids. While the daemon reaches it, policies are not enforced yet: the daemon

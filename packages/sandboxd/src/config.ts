@@ -12,6 +12,7 @@ import {
   type DaemonConfig,
   type DaemonForward,
   type DaemonListen,
+  type DaemonTrust,
   ENV_NAME_PATTERN,
   type PresharedKey,
   PSK_IDENTITY_MAX_BYTES,
@@ -98,6 +99,7 @@ function checkConfig(value: unknown): HeldConfig {
     ...(execMax !== undefined && { execMax: whole(execMax, "execMax") }),
     ...(commandPrefix !== undefined && { commandPrefix: texts(commandPrefix, "commandPrefix") }),
     ...(fields.forward !== undefined && { forward: checkForward(fields.forward) }),
+    ...(fields.trust !== undefined && { trust: checkTrust(fields.trust) }),
     ...(fields.canary !== undefined && { canary: checkCanary(fields.canary) }),
     ownsPidNamespace: fields.ownsPidNamespace === true,
   };
@@ -131,6 +133,14 @@ function checkKey(value: unknown, name: string): PresharedKey {
   if (typeof key !== "string" || !/^[0-9a-f]{64}$/.test(key))
     throw new ConfigProblem(`${name}.key is not 64 hexadecimal digits`);
   return { identity: text, key };
+}
+
+function checkTrust(value: unknown): DaemonTrust {
+  const { directory, certificatePem } = object(value, "trust");
+  return {
+    directory: filled(directory, "trust.directory"),
+    certificatePem: filled(certificatePem, "trust.certificatePem"),
+  };
 }
 
 function checkCanary(value: unknown): DaemonCanary {

@@ -29,6 +29,7 @@ import { keyedListener } from "./preshared-key.ts";
 import { SessionTable } from "./sessions/session-table.ts";
 import { SupervisorMemory } from "./supervision/memory.ts";
 import { TerminalTable } from "./terminals/terminal-table.ts";
+import { writeTrustFiles } from "./trust-files.ts";
 import { warmUp } from "./warm-up.ts";
 import { CredentialCheck } from "./wire/credentials.ts";
 import { daemonServer } from "./wire/server.ts";
@@ -70,6 +71,7 @@ async function main(): Promise<void> {
   const server = daemonServer(credentials, { execs, sessions, terminals, activity, memory, run, canary });
   // Makes the threads for file work now: later, in a sandbox full of processes, this could fail and abort the daemon.
   const threads = stat("/");
+  if (config.trust !== undefined) await writeTrustFiles(config.trust);
   if (config.forward !== undefined) await forward(config.forward);
   const listener = await listenerOf(server.http, config.listen);
   await listen(listener, config.listen);

@@ -15,8 +15,11 @@ import { hkdfSync } from "node:crypto";
 import { type PresharedKey, PSK_IDENTITY_MAX_BYTES, SandlotError } from "@sandlot/contract";
 import type { DaemonKeys } from "./dial.ts";
 
-/** `daemon`: a fleet to a sandbox. `egress`: a sandbox to its proxy. `refusals`: a fleet to a proxy. */
-export type KeyPurpose = "daemon" | "egress" | "refusals";
+/**
+ * `daemon`: a fleet to a sandbox. `egress`: a sandbox to its proxy. `authority`: never used in TLS, the seed of the
+ * certificate authority that a sandbox trusts. `refusals`: a fleet to a proxy.
+ */
+export type KeyPurpose = "daemon" | "egress" | "authority" | "refusals";
 
 export interface FleetKey {
   readonly id: string;
@@ -37,7 +40,7 @@ export interface NamedKey extends KeyOwner {
 
 const KEY_BYTES = 32;
 const KEYS_MAX = 2;
-const PURPOSES: ReadonlySet<string> = new Set<KeyPurpose>(["daemon", "egress", "refusals"]);
+const PURPOSES: ReadonlySet<string> = new Set<KeyPurpose>(["daemon", "egress", "authority", "refusals"]);
 const PART = "[A-Za-z0-9_-]{1,64}";
 const IDENTITY = new RegExp(`^(${PART})\\.(${PART})\\.(${PART})\\.(${PART})$`);
 const LINE = new RegExp(`^(${PART}):([A-Za-z0-9+/]{43}=)$`);
@@ -88,6 +91,14 @@ export class FleetKeys {
     if (key === undefined || !PURPOSES.has(purpose)) return null;
     const owner = { sandboxId, blueprintHash };
     return { ...owner, purpose: purpose as KeyPurpose, psk: derive(key, purpose as KeyPurpose, owner) };
+  }
+
+  /** The key of the same owner for another purpose, from the same fleet key as the named one. */
+  related(identity: string, purpose: KeyPurpose): PresharedKey | null {
+    const named = this.named(identity);
+    return named === null
+      ? null
+      : (this.named([identity.split(".")[0], purpose, named.sandboxId, named.blueprintHash].join("."))?.psk ?? null);
   }
 }
 
