@@ -4,6 +4,7 @@
  * - A call that is aborted ends at once, destroys the connection and asks the server to stop (`cancel-request.ts`): its
  *   answer would otherwise be read by the next call. The server also notices a closed connection within a second
  *   (`client_connection_check_interval`), but not while a commit waits for a replica.
+ * - A call whose connection breaks asks the server to stop as well.
  * - A commit whose wait for a replica was cut short is an error, although the server answers it.
  * - Errors never contain rows or passwords: the driver's own error objects stay here.
  */
@@ -76,6 +77,7 @@ class DriverConnection implements Connection {
   readonly #place: string;
   readonly #events: ConnectionEvents;
   #isUnreplicated = false;
+  #isBusy = false;
 
   constructor(client: PgClient, socket: Socket, place: string, events: ConnectionEvents) {
     this.#client = client;
@@ -108,12 +110,14 @@ class DriverConnection implements Connection {
       this.destroy();
       this.#stop();
     };
+    this.#isBusy = true;
     try {
       const result = await abortable(signal, this.#place, giveUp, run);
       this.#requireReplicated();
       // A text of several statements has a list of results, which no caller reads.
       return Array.isArray(result) ? [] : (result.rows as Row[]);
     } finally {
+      this.#isBusy = false;
       stop?.removeEventListener("abort", onStop);
       // The request may arrive later, and would stop the next statement.
       if (isStopped) this.destroy();
@@ -142,6 +146,8 @@ class DriverConnection implements Connection {
   #lose(failure: Failure): void {
     if (!this.isUsable) return;
     this.destroy();
+    // The server may not notice it for long, and the next try would wait behind what it does.
+    if (this.#isBusy) this.#stop();
     this.#events.onLost?.(failure);
   }
 }

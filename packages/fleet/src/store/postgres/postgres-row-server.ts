@@ -43,6 +43,7 @@ const PURGE_BATCH = 1_000;
 const PURGE_BATCHES_MAX = 50;
 const PURGE_INTERVAL_MS = 30_000;
 const IDLE_MS = 60_000;
+const STOP_AGAIN_MS = [500, 2_000];
 /** A notification has at most 8000 bytes. */
 const TOPICS_BYTES_MAX = 7_900;
 /** Creating tables takes longer than a call, and happens once. */
@@ -206,7 +207,7 @@ export class PostgresRowServer implements RowServer {
   }
 
   async #open(signal: AbortSignal): Promise<Connection> {
-    const { connection, facts } = await connect(this.#settings, signal, { onStop: (key) => void this.#stop(key) });
+    const { connection, facts } = await connect(this.#settings, signal, { onStop: (key) => this.#stop(key) });
     try {
       await adoptCluster(connection, this.#settings, facts, this.#world, signal);
     } catch (error) {
@@ -217,9 +218,15 @@ export class PostgresRowServer implements RowServer {
     return connection;
   }
 
-  /** At most as many at once as there are connections: a server that hangs takes no request. */
-  async #stop(key: BackendKey): Promise<void> {
-    if (this.#stopping >= this.#settings.poolMax) return;
+  /** Again after a while: a request that overtakes its statement stops nothing, and the server then begins it. */
+  #stop(key: BackendKey): void {
+    void this.#sendStop(key);
+    for (const ms of STOP_AGAIN_MS) this.#world.timer(ms, () => void this.#sendStop(key), { background: true });
+  }
+
+  /** Not more at once than a few for each connection: a server that hangs takes no request. */
+  async #sendStop(key: BackendKey): Promise<void> {
+    if (this.#stopping >= this.#settings.poolMax * 4) return;
     this.#stopping += 1;
     const limit = deadline(this.#world, this.#settings.timeoutMs);
     try {
