@@ -201,6 +201,45 @@ export const engineCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "a first create that fails ties its thread to no engine, and one that is made does",
+    async run(stage) {
+      const { store, expect } = stage;
+      const [a, b] = [await stage.join("a"), await joinThere(stage, "b")];
+      const first = await stage.creating(b, "t", { engine: THERE });
+      const elsewhere = store.isShared ? { kind: "elsewhere", engine: THERE } : { kind: "exists" };
+      expect(await stage.tryReserve(a, "t")).toMatchObject(elsewhere);
+      await end(stage, first, b, false, "abandon");
+      expect((await store.locate(locateOf("t"))).elsewhere).toBe(null);
+      const second = await stage.ready(a, "t");
+      await end(stage, second, a);
+      const there = await store.locate({ ...locateOf("t"), engines: [THERE] });
+      expect(there.elsewhere?.engine ?? null).toBe(store.isShared ? ENGINE : null);
+    },
+  },
+  {
+    name: "a thread without a home waits for another engine's recovery for a limited time",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      await stage.endRecovery();
+      const there = { register: true, engines: [THERE] };
+      await stage.beat("b", 1, { ...there, awaitedMs: 60_000 });
+      const waits = store.isShared ? "recovering" : "reserved";
+      expect((await stage.tryReserve(a, "one")).kind).toBe(waits);
+      // Another instance of that engine, such as one that is started again and again, does not prolong the wait.
+      await stage.beat("c", 1, { ...there, awaitedMs: 0 });
+      expect((await stage.tryReserve(a, "two")).kind).toBe(waits);
+      await stage.beginEpoch();
+      await stage.beat("a", 9, { register: true });
+      await stage.endRecovery();
+      await stage.beat("b", 9, { ...there, awaitedMs: 0 });
+      expect((await stage.tryReserve(a, "three")).kind).toBe("reserved");
+      await stage.beat("c", 9, { ...there, awaitedMs: 60_000 });
+      expect((await stage.tryReserve(a, "four")).kind).toBe("reserved");
+    },
+  },
+  {
     name: "what a thread has left behind on another engine is neither put back nor adopted, and claims no thread",
     async run(stage) {
       const { store, expect } = stage;
@@ -247,8 +286,14 @@ function readyThere(stage: Stage, actor: InstanceId, thread: string | null) {
 }
 
 /** Ends a sandbox, as its engine confirms it. */
-async function end(stage: Stage, record: SandboxRecord, actor: InstanceId, purge = false): Promise<void> {
-  const { sandboxId, revision } = await stage.stop(record, actor, { mode: { kind: "force" }, purge });
+async function end(
+  stage: Stage,
+  record: SandboxRecord,
+  actor: InstanceId,
+  purge = false,
+  kind: "force" | "abandon" = "force",
+): Promise<void> {
+  const { sandboxId, revision } = await stage.stop(record, actor, { mode: { kind }, purge });
   stage.expect(await stage.store.remove({ sandboxId, revision, actor })).toBe(true);
 }
 
