@@ -81,7 +81,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const { settings, world } = given;
   const backend = tracedBackend(given.backend);
   for (const blueprint of Object.values(settings.blueprints))
-    requireCapabilities(blueprint, backend.name, backend.capabilities);
+    requireCapabilities(blueprint, backend.name, backend.capabilities, backend.limits);
   if (Object.keys(settings.pool).length > 0 && !backend.capabilities.has("late-binding")) {
     throw new SandlotError("capability_missing", {
       backend: backend.name,
@@ -195,7 +195,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   }, "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
-    else if (event.type === "died") void liveness.died(event.sandboxId, event.ref);
+    else if (event.type === "died") void liveness.died(event.sandboxId, event.ref, event.cause);
     else bus.emit("sandboxId" in event ? { ...event, ...whose(event.sandboxId, slots) } : event);
   });
 
@@ -231,6 +231,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async destroy(key, options) {
       open("destroy");
       return destroyer.destroy(key, options);
+    },
+    async resetHome(key, options) {
+      open("resetHome");
+      return destroyer.resetHome(key, options);
     },
     async destroyBlank(sandboxId, options) {
       open("destroy");

@@ -3,6 +3,7 @@
  * use, so a fleet loads only the ones it is configured for.
  */
 
+import { hostname } from "node:os";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { NO_OTHERS, type OtherBackends } from "./backend/entry.ts";
@@ -12,6 +13,7 @@ import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet, SharedEntries } from "./fleet.ts";
+import { StoreSteps } from "./observe/store-steps.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
 
@@ -29,6 +31,8 @@ export interface FleetAndHost {
   readonly hostWorkspaces: HostWorkspaces | null;
   /** What the store's gateways share; `null` where the store is one host's. */
   readonly entries: SharedEntries | null;
+  /** The steps of a store on the network; none of any other. */
+  readonly storeSteps: StoreSteps;
 }
 
 export interface OpenOptions {
@@ -45,12 +49,13 @@ export async function openFleetAndHost(
   const settings = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();
   const store = await storeEntry(registry, settings.store).open(settings.store, world);
+  const storeSteps = new StoreSteps(store, world);
   try {
     const backend = await openBackend(settings, world, registry);
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     const advertised = address === undefined ? {} : { address };
     const fleet = await assembleFleet({ settings, world, store, backend, ...advertised });
-    return { fleet, settings, hostWorkspaces, entries: store.entries };
+    return { fleet, settings, hostWorkspaces, entries: store.entries, storeSteps };
   } catch (error) {
     await store.close();
     throw error;
@@ -61,7 +66,15 @@ export async function openFleetAndHost(
 export function openBackend(settings: Settings, world: World, registry: Registry = REGISTRY): Promise<Backend> {
   const entry = backendEntry(registry, settings.backend);
   const others = otherBackends(settings, world, registry);
-  return entry.open({ fleet: settings, section: sectionOf(settings, entry), world, others });
+  const fleet = { ...settings, storeName: storeNameOf(settings, registry) };
+  return entry.open({ fleet, section: sectionOf(settings, entry), world, others });
+}
+
+/** A store of one host is another one on every host. */
+function storeNameOf({ store }: Settings, registry: Registry): string {
+  const entry = storeEntry(registry, store);
+  const described = entry.describe(store);
+  return entry.isShared === true ? described : `${hostname()}: ${described}`;
 }
 
 function otherBackends(settings: Settings, world: World, { backends }: Registry): OtherBackends {

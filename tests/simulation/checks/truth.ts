@@ -164,6 +164,10 @@ export class Truth {
    * was written for, and checks of ages are left out.
    */
   storeClockSetAt = Number.NEGATIVE_INFINITY;
+  /** When the present epoch of the store began. */
+  recoveringSince = 0;
+  /** When the store last lost its last writes: what an instance was told before may have been of another epoch. */
+  rewoundAt = Number.NEGATIVE_INFINITY;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 
@@ -193,7 +197,10 @@ export class Truth {
   /** How far an instance's idea of the store's clock may be ahead, because that clock stood or was set back. */
   clockLeadMs({ storeHeard }: Instance): number {
     if (storeHeard === null) return 0;
-    return Math.max(0, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
+    // An answer that was long in transit does not contradict the clock of the faster one before it.
+    const { sessionLifetimeMs } = this.settings;
+    const stoodMs = sessionLifetimeMs - this.awakeMs(this.now - sessionLifetimeMs);
+    return Math.max(stoodMs, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
   }
 
   /** The store was lost since, perhaps after the last look, and does not know yet what exists. */

@@ -10,10 +10,11 @@
  *   the environment are found by `resolve-settings.ts`.
  */
 
-import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
+import { ENV_NAME_PATTERN, HOME_MODES, USER_ID_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
+import { podSettingsSchema } from "../backend/pod-settings.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
@@ -77,7 +78,12 @@ const limitsSchema = z
 
 const mountSchema = z
   .strictObject({
-    hostPath: z.string().min(1, "must not be empty").describe("An absolute path on the host."),
+    hostPath: z.string().min(1, "must not be empty").optional().describe("An absolute path on the host."),
+    volume: z
+      .string()
+      .min(1, "must not be empty")
+      .optional()
+      .describe("In place of `hostPath`: the name of a volume that the backend's section defines."),
     sandboxPath: z.string().min(1, "must not be empty").describe("An absolute path inside the sandbox."),
     readOnly: z.boolean().default(DEFAULTS.mount.readOnly).describe("Whether the sandbox may only read it."),
   })
@@ -165,6 +171,13 @@ const blueprintSchema = z
         "Environment variables of every command. `$NAME` in a value (or NAME in braces after the `$`, where a letter or digit follows) " +
           "is taken from Sandlot's own environment; `$$` is a dollar sign.",
       ),
+    home: z
+      .enum(HOME_MODES)
+      .default("kept")
+      .describe(
+        "The home directory. `kept`: `/mnt/user-data/.home`, which stays with the thread's files, with installed programs and dotfiles. " +
+          "`temporary`: in memory, new in every sandbox.",
+      ),
     limits: z
       .strictObject({
         memoryBytes: sizeLimit.describe("Memory of one sandbox."),
@@ -191,6 +204,7 @@ const blueprintSchema = z
           `"${UNLIMITED}" is no limit.`,
       ),
     mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
+    pod: podSettingsSchema.optional(),
     network: networkSchema,
   })
   .describe("What a sandbox is made from.");

@@ -22,7 +22,7 @@ export function placedWorkspaces(
   threads: ThreadUse,
 ): HostWorkspaces {
   const isHere = async ({ user, thread }: WorkspaceKey) => (await fleet.locate({ user, thread })) === "here";
-  const { openFile, writeFile, place } = host;
+  const { openFile, writeFile, measure } = host;
   return {
     async use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>, signal?: AbortSignal): Promise<T> {
       if (await isHere(key)) return host.use(key, use, signal);
@@ -39,7 +39,9 @@ export function placedWorkspaces(
       writeFile: async (key, path, content, options) =>
         (await isHere(key)) ? writeFile.call(host, key, path, content, options) : null,
     }),
-    ...(place && { place: async (key) => ((await isHere(key)) ? place.call(host, key) : null) }),
+    ...(measure && {
+      measure: async (key, maxFiles) => ((await isHere(key)) ? measure.call(host, key, maxFiles) : null),
+    }),
     // A copy on this disk would belong to no engine: branching goes through sandboxes.
   };
 }
