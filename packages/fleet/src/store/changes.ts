@@ -9,8 +9,11 @@ import type { Store } from "./store.ts";
 
 /** Without a hint, look again this often: short enough for a person, long enough to cost nothing. */
 const POLL_MS = 250;
-/** Over a network each look is a round trip: with the jitter a waiter makes at most one in a second. */
-const SHARED_POLL_MS = 1_334;
+/**
+ * Over a network a look is up to two round trips: one that asks for room, and one for sandboxes to evict. With the jitter
+ * a waiter makes at most one round trip in a second.
+ */
+const SHARED_POLL_MS = 2_667;
 /** After a hint, related changes may arrive before the waiters look. */
 const SETTLE_MS = 2;
 /** However much changes, each waiter looks at least this often. */
