@@ -232,6 +232,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       open("destroy");
       return destroyer.destroy(key, options);
     },
+    async resetHome(key, options) {
+      open("resetHome");
+      return destroyer.resetHome(key, options);
+    },
     async destroyBlank(sandboxId, options) {
       open("destroy");
       return destroyer.destroyBlank(sandboxId as SandboxId, options);

@@ -39,6 +39,12 @@ export interface Fleet extends AsyncDisposable {
   get(sandboxId: SandboxId | string): Sandbox | undefined;
   /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
   destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
+  /**
+   * Empties a thread's kept home: installed programs, caches, dotfiles. Ends its sandbox, with processes and temporary
+   * files, because a home never changes under one. Refused while others hold it unless forced. `absent`: the thread has
+   * no files.
+   */
+  resetHome(key: ThreadKeyInput, options?: ResetHomeOptions): Promise<DestroyOutcome>;
   /** Ends a blank by its id, because a blank has no thread. The pool refills if it is below its target. */
   destroyBlank(
     sandboxId: SandboxId | string,
@@ -145,6 +151,8 @@ export interface DestroyOptions {
   /** How long to wait for the engine's confirmation before answering `stopping`. */
   readonly timeoutMs?: number;
 }
+
+export type ResetHomeOptions = Omit<DestroyOptions, "purge">;
 
 /** `stopping`: the sandbox will end, but the engine has not confirmed it yet. */
 export type DestroyOutcome = "absent" | "stopped" | "stopping";

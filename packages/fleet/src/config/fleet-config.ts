@@ -78,7 +78,7 @@ interface FleetConfigLocal {
   readonly gid?: number | undefined;
   /** Size of a sandbox's private /tmp, which is in memory. Default: `1073741824`. */
   readonly tmpBytes?: number | string | undefined;
-  /** Size of a sandbox's private /home, which is in memory. Default: `1073741824`. */
+  /** Size of a temporary home (`home: temporary`), which is in memory. Default: `1073741824`. */
   readonly homeBytes?: number | string | undefined;
 }
 
@@ -135,7 +135,7 @@ interface FleetConfigDocker {
   readonly gid?: number | undefined;
   /** Size of a sandbox's private /tmp, which is in memory. Default: `1073741824`. */
   readonly tmpBytes?: number | string | undefined;
-  /** Size of a sandbox's private /home, which is in memory. Default: `1073741824`. */
+  /** Size of a temporary home (`home: temporary`), which is in memory. Default: `1073741824`. */
   readonly homeBytes?: number | string | undefined;
   /**
    * Whether the image's own files cannot be changed. `false` for an image that does not work otherwise. Default:
@@ -280,6 +280,11 @@ interface FleetConfigBlueprints {
    * digit follows) is taken from Sandlot's own environment; `$$` is a dollar sign.
    */
   readonly environment?: { readonly [name: string]: string } | undefined;
+  /**
+   * The home directory. `kept`: `/mnt/user-data/.home`, which stays with the thread's files, with installed programs
+   * and dotfiles. `temporary`: in memory, new in every sandbox. Default: `"kept"`.
+   */
+  readonly home?: "kept" | "temporary" | undefined;
   /**
    * What one sandbox may use. A key that is left out has a default that fits the machine (`sandlot config check`
    * prints it); "unlimited" is no limit.

@@ -18,6 +18,7 @@ import {
 } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet, SharedEntries } from "../fleet.ts";
+import type { StoreSteps } from "../observe/store-steps.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
@@ -60,6 +61,8 @@ export interface GatewayOptions {
   readonly world: World;
   /** The store's entries, where several hosts share it: keys and links are then the same at each of its gateways. */
   readonly entries?: SharedEntries | null;
+  /** For metrics of a store on the network. */
+  readonly storeSteps?: StoreSteps;
   readonly logger?: GatewayLogger;
   /** Workspaces on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
@@ -139,7 +142,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
     auditFleet: options.audit ?? null,
-    metrics: new Metrics(fleet, world, streams),
+    metrics: new Metrics(fleet, world, streams, options.storeSteps),
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;

@@ -22,7 +22,7 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { GatewaySettings } from "../config/gateway-settings.ts";
-import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease } from "../fleet.ts";
+import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease, ResetHomeOptions } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
@@ -110,14 +110,22 @@ export class ThreadUse {
    * another gateway may keep one, this waits for its end, and tries once more. The signal ends that wait.
    */
   destroy(key: ThreadKey, options: DestroyOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
-    const destroy = () => this.#fleet.destroy(key, options);
+    return this.#ending(key, () => this.#fleet.destroy(key, options), signal);
+  }
+
+  /** Ends the thread's sandbox in the same way, and empties its home. */
+  resetHome(key: ThreadKey, options: ResetHomeOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
+    return this.#ending(key, () => this.#fleet.resetHome(key, options), signal);
+  }
+
+  #ending(key: ThreadKey, end: () => Promise<DestroyOutcome>, signal?: AbortSignal): Promise<DestroyOutcome> {
     return this.#leases.withoutKept(key, async () => {
       try {
-        return await destroy();
+        return await end();
       } catch (error) {
         if (!isSandlotError(error, "sandbox_in_use")) throw error;
         await sleep(this.#world, this.#keepLeasesMs + LATE_MS, signal);
-        return destroy();
+        return end();
       }
     });
   }

@@ -112,6 +112,8 @@ export interface StoppingRecord extends AnyRecord, Unheld {
   readonly boundFrom: Credentials | null;
   /** The workspace goes with the sandbox. */
   readonly purge: boolean;
+  /** The content of the home in the workspace goes, too. Absent: it stays. */
+  readonly emptyHome?: true;
   readonly reason: StopReason;
 }
 

@@ -1,9 +1,8 @@
 /**
  * The store contract: the one authority on which sandboxes exist, who holds them and who is alive.
  *
- * Each method is one atomic step: one SQLite transaction, one Lua script, one SQL transaction. No caller can read in
- * one step and decide in another, so no decision rests on old state. A caller that acts on an earlier read passes the
- * `revision` it read, and losing is an ordinary answer, not an exception.
+ * Each method is one atomic step: no caller reads in one step and decides in another, so no decision rests on old state.
+ * A caller that acts on an earlier read passes the `revision` it read; losing is an ordinary answer, not an exception.
  *
  * A worked example, two instances and one thread:
  *
@@ -58,15 +57,24 @@ import type {
   StoppingRecord,
   Tombstone,
 } from "./record.ts";
+import type { AdoptRequest, ClaimForRemovalRequest, RejoinRequest, RestoreRequest } from "./recovery-requests.ts";
 import type { BeatAnswer, BeatRequest, Session } from "./session.ts";
+import type { ObservableSteps } from "./step-observer.ts";
 import type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 import type { StoreTransfer } from "./transfer/store-transfer.ts";
 
+export type {
+  AdoptRequest,
+  ClaimForRemovalRequest,
+  RejoinHold,
+  RejoinRequest,
+  RestoreRequest,
+} from "./recovery-requests.ts";
 export type { BeatAnswer, BeatRequest, Session } from "./session.ts";
 export type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 
 /** The steps of moving to another store are `StoreTransfer`. */
-export interface Store extends StoreTransfer {
+export interface Store extends StoreTransfer, ObservableSteps {
   readonly kind: string;
   /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
   readonly promise: "linearizable" | "may-rewind";
@@ -304,6 +312,8 @@ export interface StopRequest {
   readonly actor: InstanceId;
   readonly reason: StopReason;
   readonly purge: boolean;
+  /** The home in the workspace is emptied. Only for a ready sandbox; another state does not take it on. */
+  readonly emptyHome?: boolean;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
    *   While the store recovers, the holders are unknown, so it is `lost`.
@@ -353,48 +363,4 @@ export interface RemoteLeaseView {
   readonly beat: number;
   readonly ttlMs: number;
   readonly record: ReadyRecord;
-}
-
-export interface RestoreRequest {
-  /** The record that this instance remembers. */
-  readonly record: ReadyRecord;
-  readonly instance: InstanceId;
-  readonly seq: number;
-}
-
-export interface RejoinRequest {
-  readonly instance: InstanceId;
-  readonly holds: readonly RejoinHold[];
-}
-
-/** A hold that the store gave in the present epoch, or one that a lost store gave. */
-export type RejoinHold =
-  | { readonly kind: "hold"; readonly sandboxId: SandboxId; readonly generation: Generation; readonly seq: number }
-  | { readonly kind: "restore"; readonly record: ReadyRecord; readonly seq: number };
-
-export interface AdoptRequest extends NewRecord {
-  readonly user: UserId;
-  readonly thread: ThreadId;
-  readonly generation: Generation;
-  readonly ref: EngineRef;
-  readonly place: Place;
-  readonly limits: Limits;
-  /** The epoch of this judgement; another epoch needs a new judgement. */
-  readonly epoch: Epoch;
-}
-
-export interface ClaimForRemovalRequest extends NewRecord {
-  /** `null`: a new one. */
-  readonly generation: Generation | null;
-  readonly ref: EngineRef | null;
-  readonly place: Place;
-  /** The thread in its marker. Claimed if it is free, so that no acquire succeeds before its workspace is home. */
-  readonly key: { readonly user: UserId; readonly thread: ThreadId } | null;
-  readonly actor: InstanceId;
-  /** The epoch of this judgement, if there was one; another epoch needs a new judgement. */
-  readonly epoch?: Epoch;
-  /** Only if this thread has a record of a later generation. */
-  readonly superseded?: { readonly user: UserId; readonly thread: ThreadId };
-  /** Deletes a thread without a sandbox: its key must be free, and its workspace goes. */
-  readonly purge?: boolean;
 }

@@ -11,7 +11,7 @@
 
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { HOME_LINK, SandlotError, TEMPORARY_HOME } from "@sandlot/contract";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import { isWithin } from "../../world/paths.ts";
 import type { MountPoint } from "../workspaces/slots.ts";
@@ -27,12 +27,13 @@ const ACP_WORKSPACE = "/mnt/acp-workspace";
 
 /** Refused, with everything below them. */
 const RESERVED_TREES = [
-  ...["/mnt/user-data", ACP_WORKSPACE, SKILLS],
+  // The home's link leads into the workspace.
+  ...["/mnt/user-data", ACP_WORKSPACE, SKILLS, HOME_LINK],
   ...["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"],
   "/var/tmp",
 ];
 /** Refused themselves, but paths below them may be mounted over. */
-const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", "/home/sandbox", "/root", "/var"];
+const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", TEMPORARY_HOME, "/root", "/var"];
 /** On the host: the kernel's own views of the machine. */
 const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 

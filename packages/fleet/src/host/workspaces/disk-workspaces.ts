@@ -153,6 +153,16 @@ export class DiskWorkspaces implements Workspaces {
     await homes.sync(gone.thread);
   }
 
+  async emptyHome(spot: WorkspaceSpot): Promise<void> {
+    const { homes, trash } = this.#parts;
+    const emptied = await this.#step(spot, (thread) => {
+      homes.checkFence(thread, spot);
+      homes.empty(thread);
+      return thread;
+    });
+    await trash.empty(emptied);
+  }
+
   /** Removes the markers of a sandbox that is gone and had its workspace mounted from home. */
   async dropMarkers(sandboxId: SandboxId): Promise<void> {
     this.#parts.markers.close(sandboxId);

@@ -313,12 +313,12 @@ export class Opener {
 
   /** Completes a bind that only the record has, then attaches. Looks again if the sandbox ended or is stopping. */
   async #reach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
-    const { backend, retirement } = this.#parts;
+    const { backend, retirement, settings } = this.#parts;
     try {
       // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
-      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival) };
+      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival, settings) };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";

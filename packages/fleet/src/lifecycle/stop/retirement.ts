@@ -219,7 +219,7 @@ export class Retirement {
     const spot = spotOf(record);
     if (spot !== null)
       await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
-        settleWorkspace(backend.workspaces, spot, record.purge),
+        settleWorkspace(backend.workspaces, spot, record.purge, record.emptyHome),
       );
     else if (record.place !== "home") await this.#setAside(record, term);
   }

@@ -20,13 +20,14 @@ import type { Epoch, InstanceId } from "@sandlot/contract";
 import { abortable, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { SharedEntries } from "../entries.ts";
+import type { StepCost, StepObserver } from "../step-observer.ts";
 import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { beginTransfer } from "../transactions/transfer.ts";
 import type { TransferMark, WantedMark } from "../transfer/store-transfer.ts";
-import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
+import { type Deadline, RowClient, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
@@ -84,6 +85,7 @@ export class RowStore extends TransactionalStore {
   #nextScan: Promise<void> | null = null;
   #unsubscribe: (() => void) | null = null;
   #isClosed = false;
+  #observer: StepObserver | null = null;
   readonly #closing = new AbortController();
 
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
@@ -103,8 +105,12 @@ export class RowStore extends TransactionalStore {
   }
 
   /** Calls to the server, conflicts and retries so far. */
-  get counts(): Readonly<RowClientCounts> {
+  get counts(): Readonly<StepCost> {
     return this.#client.counts;
+  }
+
+  override observeSteps(observer: StepObserver): void {
+    this.#observer = observer;
   }
 
   /** Holds are looked at as of the scan; the commit checks only what the beat writes. */
@@ -158,7 +164,9 @@ export class RowStore extends TransactionalStore {
 
   #step<T>(operation: string, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
     if (this.#isClosed) return Promise.reject(unavailable(operation, "it is closed"));
-    return this.#within(operation, "did not answer", (deadline) => this.#untilCommitted(deadline, plan, step));
+    return this.#within(operation, operation, "did not answer", (deadline) =>
+      this.#untilCommitted(deadline, plan, step),
+    );
   }
 
   async #untilCommitted<T>(deadline: Deadline, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
@@ -306,19 +314,23 @@ export class RowStore extends TransactionalStore {
   }
 
   #scan(operation: string): Promise<void> {
-    return this.#within(operation, "did not send its rows", (deadline) => this.#scanPages(deadline));
+    return this.#within("scan", operation, "did not send its rows", (deadline) => this.#scanPages(deadline));
   }
 
-  #within<T>(operation: string, failure: string, work: (deadline: Deadline) => Promise<T>): Promise<T> {
+  /** `name`: the step for the observer. `operation`: the caller's, in errors. */
+  #within<T>(name: string, operation: string, failure: string, work: (deadline: Deadline) => Promise<T>): Promise<T> {
+    const cost: StepCost = { calls: 0, conflicts: 0, retries: 0 };
     const trouble: Deadline["trouble"] = { problem: null };
     const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => {
       const cause = trouble.problem === null ? "" : `: ${trouble.problem}`;
       return unavailable(operation, `${this.kind} ${failure} within ${this.#timeoutMs} ms${cause}`);
     };
-    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-      work({ operation, signal, at, trouble }),
-    );
+    const run = () =>
+      within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
+        work({ operation, signal, at, trouble, cost }),
+      );
+    return this.#observer === null ? run() : this.#observer.around(name, cost, run);
   }
 
   /** A scan from the beginning that fails begins there again: only a whole one shows which rows are gone. */
