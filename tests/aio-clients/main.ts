@@ -7,7 +7,7 @@
  * Python that has the package (`--python`). A daemon is started by hand, and python/run.py calls every method that the
  * client has for `/v1/sandbox`, `/v1/shell`, `/v1/bash` and `/v1/file`: with the token in each of its three places and
  * without one, by the synchronous and the asynchronous client. Then the same without a key through an AIO URL of a
- * gateway, into a sandbox of this machine. `--url` tests another server, without a key, instead.
+ * gateway, and through the URL of its provisioner, into sandboxes of this machine. `--url` tests another server, without a key, instead.
  */
 
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
@@ -64,11 +64,25 @@ async function driveGateway(python: string): Promise<number> {
     const { key } = await gateway.keys.create({ scope: "user", user: "deerflow" });
     const { url } = await new SandlotClient({ url: gateway.url, apiKey: key }).createAioUrl("clients");
     console.log("through an AIO URL of a gateway:");
-    return await drive(python, url, ["none"]);
+    const status = await drive(python, url, ["none"]);
+    console.log("through the URL that the gateway's provisioner answers with:");
+    const provisioned = await drive(python, await provision(gateway.url, key), ["none"]);
+    return status + provisioned;
   } finally {
     await gateway.close();
     await fleet.close({ destroy: true });
   }
+}
+
+/** As DeerFlow asks its provisioner. */
+async function provision(gateway: string, key: string): Promise<string> {
+  const response = await fetch(`${gateway}/api/sandboxes`, {
+    method: "POST",
+    headers: { "x-api-key": key, "content-type": "application/json" },
+    body: JSON.stringify({ sandbox_id: "0123456789abcdef", thread_id: "provisioned", user_id: "deerflow" }),
+  });
+  if (!response.ok) throw new Error(`the provisioner answered ${response.status}: ${await response.text()}`);
+  return ((await response.json()) as { sandbox_url: string }).sandbox_url;
 }
 
 /** The Python with the client; `null`, with a printed reason, if it is unavailable. */

@@ -75,7 +75,7 @@ const provisionerSchema = z
       .startsWith("/", "must be an absolute path")
       .optional()
       .describe(
-        "DeerFlow's state directory on this host: its clients may mount directories below it (`extra_mounts`). Default: none may.",
+        "DeerFlow's state directory on this host: clients with a platform's or an operator's key may mount directories below it (`extra_mounts`). Default: none may.",
       ),
     sandboxUrl: z
       .url({ protocol: /^https?$/, error: "must be an http or https URL" })
@@ -87,7 +87,7 @@ const provisionerSchema = z
   })
   .prefault({})
   .describe(
-    "DeerFlow's provisioner contract: the gateway as its `provisioner_url`. It has the same keys and gives no rights that other routes do not.",
+    "DeerFlow's provisioner contract: the gateway as its `provisioner_url`. It takes the same keys, and gives them no right but the mounts below `hostBasePath`.",
   );
 
 export const gatewayConfigSchema = z

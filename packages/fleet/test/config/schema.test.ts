@@ -61,7 +61,7 @@ describe("a choice", () => {
   });
 
   it("a backend that does not exist is refused with those that do", () => {
-    const problem = 'must be one of local, docker, memory, but is "firecracker"';
+    const problem = 'must be one of local, docker, kubernetes, remote, memory, but is "firecracker"';
     expect(refusalOf({ backend: "firecracker" })).toEqual({ path: "backend", problem });
   });
 });

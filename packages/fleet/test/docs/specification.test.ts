@@ -58,11 +58,11 @@ describe("the pages of backends", () => {
     [...read(`docs/backends/${name}.md`).matchAll(/^## (.*)$/gm)].map(([, text]) => text);
   const common = headings("memory");
 
-  test.each(["local", "docker"])("%s has the headings of the others, in their order", (name) => {
+  test.each(["local", "docker", "remote"])("%s has the headings of the others, in their order", (name) => {
     expect(headings(name).filter((heading) => common.includes(heading))).toEqual(common);
   });
 
-  test.each(["memory", "local", "docker"])("%s has a diagram of processes and sockets", (name) => {
+  test.each(["memory", "local", "docker", "remote"])("%s has a diagram of processes and sockets", (name) => {
     expect(codeBlocks(`docs/backends/${name}.md`, "mermaid")).toHaveLength(1);
   });
 });

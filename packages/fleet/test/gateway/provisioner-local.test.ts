@@ -150,6 +150,10 @@ describe.skipIf(!hasBubblewrap)("with real sandboxes (skipped where bubblewrap i
       expect(problem).toMatch(/^Provisioner create failed: 400 /);
       expect([JSON.stringify(mounts), problem]).toEqual([JSON.stringify(mounts), expect.stringContaining(text)]);
     }
+    const { key: users } = await gateway.keys.create({ scope: "user", user: "ann" });
+    const own = [{ host_path: inside, container_path: acp, read_only: true }];
+    const asUser = new DeerFlowClient(gateway.url, users).create("t4", "s4", { user: "ann", mounts: own });
+    await expect(asUser).rejects.toThrow(/400 .*a user's key may mount none/);
     const missing = [{ host_path: join(base, "no-such"), container_path: acp, read_only: true }];
     await expect(client.create("t4", "s4", { mounts: missing })).rejects.toThrow(/400 .*does not exist/);
     expect([existsSync(join(outside, "below")), existsSync(join(base, "no-such"))]).toEqual([false, false]);

@@ -31,7 +31,6 @@ import type {
   WorkspaceSpot,
 } from "../../backend/backend.ts";
 import { BackendCalls } from "../../backend/backend-calls.ts";
-import type { Blueprint } from "../../backend/blueprint.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
 import { ActivityReader, AioAttachment, awaitServer, checkServer } from "../../compat/aio/index.ts";
 import { ServerAway } from "../../compat/aio/wire/answers.ts";
@@ -46,6 +45,7 @@ import { RemoteMarkers } from "./markers.ts";
 import { type ObjectId, objectId, parseObjectId, parseRef, prefixOf, refOf, remoteThread } from "./object-id.ts";
 import { ProvisionerClient, Refused, type RemoteSandbox, Silent } from "./provisioner-client.ts";
 import { RemoteRecords } from "./records.ts";
+import { createFailed, lost, missing, NAME, RETRY_AFTER_MS, requireNothing, unreachable } from "./refusals.ts";
 import { RemoteWire } from "./remote-wire.ts";
 import { provisionerUrl, type RemoteSettings, readKey } from "./settings.ts";
 import { noSlots, RemoteWorkspaces } from "./workspaces.ts";
@@ -56,10 +56,8 @@ export interface RemoteBackendOptions {
   readonly environment?: Readonly<Record<string, string | undefined>>;
 }
 
-const NAME = "remote";
 /** Between two requests to confirm an end. */
 const CONFIRM_MS = 500;
-const RETRY_AFTER_MS = 500;
 const WIPE_MS = 120_000;
 /** Removes all but the directories that every workspace has, and prints what is left. */
 const WIPE =
@@ -376,42 +374,4 @@ class RemoteBackend implements Backend {
     const details = { engine: NAME, problem: error.message, tried: [this.#url.origin], retryAfterMs: RETRY_AFTER_MS };
     return new SandlotError("engine_unavailable", details, { cause: error });
   }
-}
-
-/** Nothing of a blueprint but its variables can be passed on. */
-function requireNothing({ image, runtime, limits, mounts, network }: Blueprint): void {
-  const wanted: readonly (readonly [Capability, boolean])[] = [
-    ["image", image !== undefined],
-    ["runtime", runtime !== undefined],
-    ["limits", Object.values(limits).some((limit) => limit !== undefined)],
-    ["mounts", mounts.length > 0],
-    ["network", network.mode !== "none"],
-  ];
-  const [capability] = wanted.find(([, isWanted]) => isWanted) ?? [];
-  if (capability !== undefined) throw missing(capability, "the blueprint");
-}
-
-function missing(capability: Capability, neededBy: string): SandlotError {
-  return new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
-}
-
-function createFailed(error: unknown): unknown {
-  const isAnswer = error instanceof Silent || error instanceof Refused;
-  if (!isAnswer && !(error instanceof NoAnswer) && !(error instanceof ServerAway)) return error;
-  return new SandlotError("create_failed", { backend: NAME, problem: error.message }, { cause: error });
-}
-
-function lost({ sandboxId, generation }: Pick<Target, "sandboxId" | "generation">): SandlotError {
-  return new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" });
-}
-
-function unreachable(sandboxId: string, error: unknown): unknown {
-  const isSilence =
-    error instanceof NoAnswer ||
-    error instanceof ServerAway ||
-    error instanceof Silent ||
-    (error instanceof Refused && error.status !== 404);
-  if (!isSilence) return error;
-  const details = { sandboxId, problem: error.message, retryAfterMs: RETRY_AFTER_MS };
-  return new SandlotError("sandbox_unreachable", details, { cause: error });
 }

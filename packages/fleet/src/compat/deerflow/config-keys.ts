@@ -114,8 +114,12 @@ export const DEERFLOW_KEYS: Readonly<Record<string, KeyRule>> = {
   "sandbox.read_file_output_max_chars": none("give it to the tools, as `readMaxChars`; default 50,000"),
   "sandbox.ls_output_max_chars": none("ls counts entries: give `listMaxEntries` to the tools; default 1,000"),
   "sandbox.bash_command_timeout": none("each exec says its own `timeoutMs`"),
-  "sandbox.provisioner_url": none("there is no remote backend; run a gateway on that machine instead"),
-  "sandbox.provisioner_api_key": none("keys of a gateway are made by `sandlot keys create`"),
+  "sandbox.provisioner_url": none(
+    "a provisioner is `backend: remote` with `remote.url`; a gateway can also take its place",
+  ),
+  "sandbox.provisioner_api_key": none(
+    "the key of a provisioner comes from `remote.keyFile` or SANDLOT_PROVISIONER_KEY",
+  ),
   "skills.path": (given, value, key) => given.set("skills", { hostPath: given.path(key, String(value)) }),
   "skills.container_path": (given, value, key) => {
     if (value !== SKILLS_PATH) given.note(key, "no-counterpart", `skills are always at ${SKILLS_PATH}`);

@@ -33,7 +33,7 @@ import type { ApiKeys } from "../keys/api-keys.ts";
 import type { AioLinks } from "../previews/aio-links.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { ThreadUse } from "../thread-use.ts";
-import { checkExtraMounts } from "./extra-mounts.ts";
+import { checkExtraMounts, refusedMounts } from "./extra-mounts.ts";
 import { type ProvisionedLeases, PURPOSE } from "./provisioned-leases.ts";
 import type { ProvisionedSandbox, ProvisionedSandboxes } from "./provisioned-sandboxes.ts";
 
@@ -119,6 +119,8 @@ export class Provisioner {
     const known = await this.#known(owner, order, thread);
     if (known !== null) return known;
     await this.#refuseOthers(key, null);
+    // Below the base lie the files of all users, so a key of one user mounts nothing.
+    if (caller.scope === "user" && order.mounts.length > 0) throw refusedMounts("a user's key may mount none");
     const mounts = await checkExtraMounts(order.mounts, settings.hostBasePath ?? null);
     const lease = await this.#acquire(key, mounts, signal);
     try {

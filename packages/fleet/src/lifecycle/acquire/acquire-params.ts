@@ -51,7 +51,7 @@ export function parseAcquireParams(
 /** `null` for a request that names neither a blueprint nor mounts. */
 function blueprintOf({ blueprint, mounts = [] }: AcquireRequest, settings: Settings): NamedBlueprint | null {
   if (blueprint === undefined && mounts.length === 0) return null;
-  return withMounts(blueprintNamed(settings, blueprint ?? DEFAULT_BLUEPRINT), mounts);
+  return withMounts(blueprintNamed(settings, blueprint === undefined ? DEFAULT_BLUEPRINT : blueprint), mounts);
 }
 
 /** For a lease whose sandbox is gone: the same thread and the same blueprint. */

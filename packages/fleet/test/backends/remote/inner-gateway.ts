@@ -21,7 +21,7 @@ import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { type LocalHarness, openHarness } from "../local/local-harness.ts";
 
-export const world = systemWorld();
+const world = systemWorld();
 
 export interface InnerGateway {
   readonly gateway: Gateway;
