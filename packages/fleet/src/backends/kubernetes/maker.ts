@@ -20,6 +20,7 @@
 import { createHash } from "node:crypto";
 import { type DaemonConfig, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
+import { placeOf } from "../../host/workspaces/layout.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import { renewDaemon } from "../../sandboxd/index.ts";
 import { sleep, within } from "../../world/waiting.ts";
@@ -37,7 +38,6 @@ import type { PodCredentials } from "./pod-credentials.ts";
 import type { Remover } from "./remover.ts";
 import type { KubernetesSettings } from "./settings.ts";
 import type { NoWorkspaces } from "./workspaces/no-workspaces.ts";
-import { placeOf } from "./workspaces/no-workspaces.ts";
 import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 
 export interface MakerParts {

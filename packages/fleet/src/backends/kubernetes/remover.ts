@@ -68,7 +68,15 @@ export class Remover {
     const place = placeOf(pod);
     if (place !== null && (await this.#parts.workspaces.release(place)) === "occupied") return false;
     await this.letGo(pod, signal);
+    await this.#dropSecret(pod, signal);
     return true;
+  }
+
+  /** The cluster would remove it with the pod object, but later: its markers must be gone now. */
+  async #dropSecret({ metadata: { name } }: Pod, signal: AbortSignal): Promise<void> {
+    const { api } = this.#parts;
+    const secret = await api.get("secrets", name, signal);
+    if (secret !== null) await api.remove("secrets", name, { uid: secret.metadata.uid }, signal);
   }
 
   /** Takes the finalizer off. The kubelet touches such pods, so only uid and entry are compared, not the version. */
