@@ -42,7 +42,7 @@ import { claimFleet, type FleetClaim } from "./fleet-claim.ts";
 import { LettingGoWorkspaces } from "./letting-go-workspaces.ts";
 import { PodLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
-import { fleetSelector, LABEL, type ParsedRef, parseRef, PROOF_FINALIZER, podName } from "./pod/names.ts";
+import { fleetSelector, LABEL, type ParsedRef, PROOF_FINALIZER, parseRef, podName } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { PodSecrets } from "./pod/pod-secret.ts";
 import { type CachedPod, PodCache } from "./pod-cache.ts";
@@ -154,9 +154,11 @@ class KubernetesBackend implements Backend {
     this.#renewer = new Renewer(world, renewed, credentials, orphanTimeoutMs);
     if (orphanTimeoutMs > 0) this.#renewer.start();
     this.capabilities = capabilitiesOf(settings, this.#podWorkspaces);
-    this.#sweeping = this.#podWorkspaces.sweep((leftover) => this.#isKnown(leftover)).catch((error: unknown) => {
-      this.#watcher.tell({ type: "housekeeping-failed", task: "workspaces", problem: problemOf(error) });
-    });
+    this.#sweeping = this.#podWorkspaces
+      .sweep((leftover) => this.#isKnown(leftover))
+      .catch((error: unknown) => {
+        this.#watcher.tell({ type: "housekeeping-failed", task: "workspaces", problem: problemOf(error) });
+      });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {

@@ -9,7 +9,7 @@ import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
+import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
 import { parseRef } from "../../../src/backends/kubernetes/pod/names.ts";
@@ -98,7 +98,11 @@ export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["wor
   const claim = "workspaces";
   const spec = { accessModes: ["ReadWriteMany"], resources: { requests: { storage: "1Gi" } } };
   const metadata = { name: claim };
-  await api.create("persistentvolumeclaims", { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata, spec }, NEVER);
+  await api.create(
+    "persistentvolumeclaims",
+    { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata, spec },
+    NEVER,
+  );
   const until = world.monotonicMs() + GONE_MS;
   for (;;) {
     const found = await api.get("persistentvolumeclaims", claim, NEVER);

@@ -8,14 +8,14 @@
  * - Nothing in it is secret: everyone with the role `view` reads it.
  */
 
-import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { KEPT_HOME, SandlotError, TEMPORARY_HOME, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import type { CreateSpec, Place } from "../../../backend/backend.ts";
 import type { Blueprint } from "../../../backend/blueprint.ts";
 import type { KubernetesConfig } from "../config.ts";
 import { DAEMON_PORT, INSIDE } from "../settings.ts";
 import type { PodVolume } from "../workspaces/pod-workspaces.ts";
-import { INTENT_GATE, podLabels, podName, PROOF_FINALIZER } from "./names.ts";
+import { INTENT_GATE, PROOF_FINALIZER, podLabels, podName } from "./names.ts";
 import { CONFIG_ENTRY } from "./pod-secret.ts";
 
 export interface PodShape {
@@ -248,7 +248,9 @@ function namedVolume(mount: Blueprint["mounts"][number], index: number, { volume
     throw refused(mount.volume, sandboxPath, "it needs `claim` or `configMap`, and only one of them");
   return {
     volume:
-      claim === undefined ? { name, configMap: { name: configMap } } : { name, persistentVolumeClaim: { claimName: claim } },
+      claim === undefined
+        ? { name, configMap: { name: configMap } }
+        : { name, persistentVolumeClaim: { claimName: claim } },
     mount: {
       name,
       mountPath: sandboxPath,
