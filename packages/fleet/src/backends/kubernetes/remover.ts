@@ -9,7 +9,7 @@
  * - Every request names the uid: another object under the name is never touched.
  */
 
-import { type EngineRef, SandlotError } from "@sandlot/contract";
+import { type EngineRef, isoTime, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
@@ -111,7 +111,7 @@ export class Remover {
     const { name, uid } = parsed;
     const pod = await this.#pod(name, uid, signal);
     if (pod === null) return;
-    const said = `${new Date(world.wallMs()).toISOString()} ${by}`.slice(0, 256);
+    const said = `${isoTime(world.wallMs())} ${by}`.slice(0, 256);
     const hasAny = Object.keys(pod.metadata.annotations).length > 0;
     const key = CONFIRMED_DEAD.replaceAll("/", "~1");
     const steps: PatchStep[] = [

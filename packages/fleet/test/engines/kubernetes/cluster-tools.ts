@@ -3,7 +3,7 @@
 import { expect, it } from "vitest";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
 import { ConcurrencyLimit } from "../../../src/world/concurrency-limit.ts";
-import { describeGroups } from "../../backends/suite-groups.ts";
+import { describeGroups, isWholeSuite } from "../../backends/suite-groups.ts";
 import { CLUSTER } from "./kubernetes-harness.ts";
 
 /** More at a time slow each other down on two processors. */
@@ -17,6 +17,15 @@ export function clusterTools(groups?: readonly string[]): BackendSuiteOptions["t
     it: (name, run) => onCluster(name, () => turns.run(never, async () => run())),
     describe: describeGroups(groups),
   };
+}
+
+/** The deviations of the groups that run: one that names no case fails. */
+export function deviationsIn(
+  groups: readonly string[],
+  all: NonNullable<BackendSuiteOptions["deviations"]>,
+): NonNullable<BackendSuiteOptions["deviations"]> {
+  if (isWholeSuite) return all;
+  return Object.fromEntries(Object.entries(all).filter(([name]) => groups.includes(name.split(": ", 1)[0] ?? "")));
 }
 
 /** A test that needs the cluster. */

@@ -5,33 +5,35 @@
 
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../../backends/local/search-deviations.ts";
-import { clusterTools } from "./cluster-tools.ts";
+import { clusterTools, deviationsIn } from "./cluster-tools.ts";
 import { blueprint, openHarness, sharedClaim } from "./kubernetes-harness.ts";
 import { withoutWorkspaces } from "./without-workspaces.ts";
 
-/** The groups that a cluster can change. `npm run test:long` runs all of them. */
-const ENGINE = ["lifecycle", "attaching", "liveness", "activity"];
+/** The groups that each way of working can change. `npm run test:long` runs all of them. */
+const SHARED = ["lifecycle", "attaching", "liveness", "activity", "workspaces", "terminals"];
+const NONE = ["workspaces", "ports", "watching"];
+const FORWARDED = ["attaching", "file streams"];
 
 describeBackend({
   name: "kubernetes with a shared claim",
-  tools: clusterTools([...ENGINE, "workspaces", "terminals"]),
+  tools: clusterTools(SHARED),
   blueprint,
   open: () => openHarness({ workspaces: sharedClaim }),
-  deviations: searchDeviations,
+  deviations: deviationsIn(SHARED, searchDeviations),
 });
 
 describeBackend({
   name: "kubernetes without workspaces",
-  tools: clusterTools(["workspaces", "ports", "watching"]),
+  tools: clusterTools(NONE),
   blueprint,
   open: () => openHarness(),
-  deviations: { ...searchDeviations, ...withoutWorkspaces },
+  deviations: deviationsIn(NONE, { ...searchDeviations, ...withoutWorkspaces }),
 });
 
 describeBackend({
   name: "kubernetes through the API server",
-  tools: clusterTools(["attaching", "file streams"]),
+  tools: clusterTools(FORWARDED),
   blueprint,
   open: () => openHarness({ different: { connect: "port-forward" } }),
-  deviations: { ...searchDeviations, ...withoutWorkspaces },
+  deviations: deviationsIn(FORWARDED, { ...searchDeviations, ...withoutWorkspaces }),
 });

@@ -18,6 +18,9 @@ export interface WorkspacesContext {
   readonly onProblem: (problem: string) => void;
 }
 
+/** For one step on the volume, with the start of the process that makes it: seconds on a busy machine. */
+const DEADLINE_MS = 30_000;
+
 export function podWorkspaces(
   api: Api,
   { kubernetes, fleetId, blueprints }: KubernetesSettings,
@@ -35,6 +38,7 @@ export function podWorkspaces(
   return new SharedWorkspaces({
     ...{ claimName: claim, mountPath: root, folder: fleetId, world, onProblem },
     hasLateBinding: true,
+    deadlineMs: DEADLINE_MS,
     isBudgeted: Object.values(blueprints).some(({ blueprint }) => blueprint.limits.diskBytes !== undefined),
     account: { uid: kubernetes.uid, gid: kubernetes.gid },
   });
