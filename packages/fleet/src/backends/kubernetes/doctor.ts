@@ -181,7 +181,7 @@ async function policyFinding(
       name,
       status: "fail",
       detail: `missing: ${missing.join(", ")}`,
-      fix: "sandlot kubernetes policies | kubectl apply -f -",
+      fix: "create them; docs/backends/kubernetes.md says what each allows",
     };
   } catch (error) {
     if (!isSandlotError(error, "engine_forbidden")) throw error;

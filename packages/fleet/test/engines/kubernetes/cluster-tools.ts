@@ -3,7 +3,7 @@
 import { expect, it } from "vitest";
 import type { BackendSuiteOptions } from "../../../src/testing/backend-suite.ts";
 import { ConcurrencyLimit } from "../../../src/world/concurrency-limit.ts";
-import { describeGroups, isWholeSuite } from "../../backends/suite-groups.ts";
+import { describeGroups } from "../../backends/suite-groups.ts";
 import { CLUSTER } from "./kubernetes-harness.ts";
 
 /** More at a time slow each other down on two processors. */
@@ -19,17 +19,8 @@ export function clusterTools(groups?: readonly string[]): BackendSuiteOptions["t
   };
 }
 
-/** The deviations of the groups that run: one that names no case fails. */
-export function deviationsIn(
-  groups: readonly string[],
-  all: NonNullable<BackendSuiteOptions["deviations"]>,
-): NonNullable<BackendSuiteOptions["deviations"]> {
-  if (isWholeSuite) return all;
-  return Object.fromEntries(Object.entries(all).filter(([name]) => groups.includes(name.split(": ", 1)[0] ?? "")));
-}
-
 /** A test that needs the cluster. */
-export function onCluster(name: string, run: () => Promise<void>): void {
+function onCluster(name: string, run: () => Promise<void>): void {
   it.concurrent(name, async (context) => {
     if (CLUSTER === null) context.skip("no cluster is up: tests/cluster/README.md");
     await run();

@@ -17,10 +17,10 @@ import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { sleep } from "../../../src/world/waiting.ts";
 
-export const world = systemWorld();
+const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
-export const IMAGE = "localhost/sandlot-test:1";
-export const NEVER = new AbortController().signal;
+const IMAGE = "localhost/sandlot-test:1";
+const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
 const GONE_MS = 30_000;
@@ -28,12 +28,12 @@ const GONE_MS = 30_000;
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
 
-export interface KubernetesHarness extends BackendHarness {
+interface KubernetesHarness extends BackendHarness {
   readonly api: ApiClient;
   open(different?: Partial<KubernetesConfig>, fleetId?: FleetId): Promise<Backend>;
 }
 
-export function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
+function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
   const given = {
     ...{ kubeconfig: CLUSTER ?? "/none", namespace, connect: "pod-ip", image: IMAGE, imagePullPolicy: "Never" },
     ...{ networkPolicy: "external", requestCpuCount: 0.01, requestMemoryBytes: 32 * MIB },
@@ -42,7 +42,7 @@ export function configOf(namespace: string, different: Partial<KubernetesConfig>
   return { ...kubernetesConfig(kubernetesSchema.parse(given)), ...different };
 }
 
-export async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Promise<void> }> {
+async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Promise<void> }> {
   const name = `sandlot-${world.randomHex(4)}`;
   const admin = await openApi({ kubeconfig: CLUSTER, context: null, namespace: name }, world);
   const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
@@ -57,7 +57,7 @@ export async function openNamespace(): Promise<{ readonly api: ApiClient; close(
   };
 }
 
-export interface HarnessOptions {
+interface HarnessOptions {
   /** Overrides of the backend's usual settings. */
   readonly different?: Partial<KubernetesConfig>;
   readonly workspaces?: (api: ApiClient) => Promise<KubernetesConfig["workspaces"]>;
@@ -121,7 +121,7 @@ export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["wor
 }
 
 /** Kills every process of the pod on its node, as a crash would, and waits for the kubelet's word. */
-export async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
+async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
   const parsed = parseRef(ref);
   if (parsed === null) throw new Error(`${ref} names no pod`);
   const pids = processesOf(parsed.uid);
@@ -138,7 +138,7 @@ export async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
 }
 
 /** Processes of a pod's containers on this machine, without its pause process. */
-export function processesOf(uid: string): readonly number[] {
+function processesOf(uid: string): readonly number[] {
   const mark = new RegExp(`pod(${uid}|${uid.replaceAll("-", "_")})`);
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

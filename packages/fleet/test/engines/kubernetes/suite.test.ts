@@ -5,7 +5,8 @@
 
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../../backends/local/search-deviations.ts";
-import { clusterTools, deviationsIn } from "./cluster-tools.ts";
+import { deviationsIn } from "../../backends/suite-groups.ts";
+import { clusterTools } from "./cluster-tools.ts";
 import { blueprint, openHarness, sharedClaim } from "./kubernetes-harness.ts";
 import { withoutWorkspaces } from "./without-workspaces.ts";
 
