@@ -115,7 +115,7 @@ class KubernetesBackend implements Backend {
     this.engineId = engineId;
     this.#cache = new PodCache(api.namespace);
     const cache = this.#cache;
-    const secrets = new PodSecrets(api, ending.signal);
+    const secrets = new PodSecrets(api, fleetId, ending.signal);
     this.markers = secrets;
     this.#podWorkspaces = podWorkspaces(api, settings, secrets, {
       world,
