@@ -13,10 +13,10 @@ import { repositoryFiles } from "./repository-files.ts";
 import { ROOT } from "./runtime.mjs";
 
 const MAX_LINES = 400;
+/** Written from the schema of the configuration, so its length is that of the schema. */
+const GENERATED_TYPE = "packages/fleet/src/config/fleet-config.ts";
 const PROVIDER = "packages/fleet/src/provider.ts";
 const PROVIDER_MAX_LINES = 300;
-/** Written from the schema of the configuration, which is short enough. */
-const GENERATED = "packages/fleet/src/config/fleet-config.ts";
 const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services", "core"]);
 
 /** Files that may use the system's time and randomness. A backend joins the list when its engine is real. */
@@ -54,7 +54,8 @@ else console.log(`repository: ${files.length} files, all rules hold`);
 
 function* checkLengths(): Generator<string> {
   if (!files.includes(PROVIDER)) yield `${PROVIDER}: missing`;
-  for (const path of files.filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && file !== GENERATED)) {
+  const isCounted = (file: string) => file.endsWith(".ts") && !file.endsWith(".test.ts") && file !== GENERATED_TYPE;
+  for (const path of files.filter(isCounted)) {
     const max = path === PROVIDER ? PROVIDER_MAX_LINES - 1 : MAX_LINES;
     const count = read(path).trimEnd().split("\n").length;
     if (count > max) yield `${path}: ${count} lines, at most ${max}`;

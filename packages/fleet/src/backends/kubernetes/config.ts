@@ -7,7 +7,7 @@ import { durationOverZero, size } from "../../backend/config/amounts.ts";
 const GIB = 1024 ** 3;
 const DAY_MS = 86_400_000;
 
-export const KUBERNETES_DEFAULTS = {
+const KUBERNETES_DEFAULTS = {
   connect: "auto",
   image: "sandlot/sandbox:1",
   pull: "IfNotPresent",
@@ -182,6 +182,12 @@ export type KubernetesConfig = Readonly<
 };
 
 export function kubernetesConfig(completed: CompletedKubernetes): KubernetesConfig {
-  const { kubeconfig = null, context = null, namespace = null, runtimeClass = null, priorityClassName = null } = completed;
+  const {
+    kubeconfig = null,
+    context = null,
+    namespace = null,
+    runtimeClass = null,
+    priorityClassName = null,
+  } = completed;
   return { ...completed, kubeconfig, context, namespace, runtimeClass, priorityClassName };
 }

@@ -28,7 +28,10 @@ const reviewSchema = z.looseObject({ status: z.looseObject({ allowed: z.boolean(
 const quotaSchema = z.looseObject({
   metadata: z.looseObject({ name: z.string() }),
   status: z
-    .looseObject({ hard: z.record(z.string(), z.string()).default({}), used: z.record(z.string(), z.string()).default({}) })
+    .looseObject({
+      hard: z.record(z.string(), z.string()).default({}),
+      used: z.record(z.string(), z.string()).default({}),
+    })
     .prefault({}),
 });
 
@@ -79,7 +82,8 @@ async function permissionFindings(
       : [];
   const missing: string[] = [];
   for (const [resource, verbs] of [...NEEDED, ...perThread])
-    for (const verb of verbs) if (!(await isAllowed(api, { resource, verb }, signal))) missing.push(ruleFor(verb, resource));
+    for (const verb of verbs)
+      if (!(await isAllowed(api, { resource, verb }, signal))) missing.push(ruleFor(verb, resource));
   if (forwards && !(await isAllowed(api, { resource: "pods", subresource: "portforward", verb: "create" }, signal)))
     missing.push(ruleFor("create", "pods/portforward"));
   const permissions: Finding =
@@ -177,7 +181,7 @@ async function policyFinding(
       name,
       status: "fail",
       detail: `missing: ${missing.join(", ")}`,
-      fix: "sandlot kubernetes policies | kubectl apply -f -",
+      fix: "create them; docs/backends/kubernetes.md says what each allows",
     };
   } catch (error) {
     if (!isSandlotError(error, "engine_forbidden")) throw error;

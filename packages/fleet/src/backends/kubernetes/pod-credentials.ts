@@ -3,11 +3,11 @@
  * credentials from its Secret.
  */
 
-import { isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
+import { type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Credentials } from "../../backend/backend.ts";
+import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import type { DaemonAddress, DaemonTarget } from "../../sandboxd/index.ts";
-import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import type { Api } from "./api/api.ts";
@@ -134,11 +134,6 @@ export class PodCredentials extends KnownCredentials {
     };
     return within(world, DEATH_ANSWER_MS, undefined, () => new Error("it lives"), look).catch(() => false);
   }
-}
-
-/** Whether the error says that its pod is gone. */
-export function isLost(error: unknown): boolean {
-  return isSandlotError(error, "sandbox_lost");
 }
 
 function lost(name: string): SandlotError {

@@ -3,12 +3,13 @@
  * `tests/cluster`. Pods, Secrets and claims that are left after a test fail it.
  */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
+import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
 import { parseRef } from "../../../src/backends/kubernetes/pod/names.ts";
@@ -16,10 +17,10 @@ import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { sleep } from "../../../src/world/waiting.ts";
 
-export const world = systemWorld();
+const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
-export const IMAGE = "localhost/sandlot-test:1";
-export const NEVER = new AbortController().signal;
+const IMAGE = "localhost/sandlot-test:1";
+const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
 const GONE_MS = 30_000;
@@ -27,12 +28,12 @@ const GONE_MS = 30_000;
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
 
-export interface KubernetesHarness extends BackendHarness {
+interface KubernetesHarness extends BackendHarness {
   readonly api: ApiClient;
   open(different?: Partial<KubernetesConfig>, fleetId?: FleetId): Promise<Backend>;
 }
 
-export function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
+function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
   const given = {
     ...{ kubeconfig: CLUSTER ?? "/none", namespace, connect: "pod-ip", image: IMAGE, imagePullPolicy: "Never" },
     ...{ networkPolicy: "external", requestCpuCount: 0.01, requestMemoryBytes: 32 * MIB },
@@ -41,7 +42,7 @@ export function configOf(namespace: string, different: Partial<KubernetesConfig>
   return { ...kubernetesConfig(kubernetesSchema.parse(given)), ...different };
 }
 
-export async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Promise<void> }> {
+async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Promise<void> }> {
   const name = `sandlot-${world.randomHex(4)}`;
   const admin = await openApi({ kubeconfig: CLUSTER, context: null, namespace: name }, world);
   const labels = { "pod-security.kubernetes.io/enforce": "restricted" };
@@ -56,9 +57,17 @@ export async function openNamespace(): Promise<{ readonly api: ApiClient; close(
   };
 }
 
-export async function openHarness(different: Partial<KubernetesConfig> = {}): Promise<KubernetesHarness> {
+interface HarnessOptions {
+  /** Overrides of the backend's usual settings. */
+  readonly different?: Partial<KubernetesConfig>;
+  readonly workspaces?: (api: ApiClient) => Promise<KubernetesConfig["workspaces"]>;
+}
+
+export async function openHarness(options: HarnessOptions = {}): Promise<KubernetesHarness> {
   const namespace = await openNamespace();
   const { api } = namespace;
+  const workspaces = await options.workspaces?.(api);
+  const different = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
@@ -84,8 +93,35 @@ export async function openHarness(different: Partial<KubernetesConfig> = {}): Pr
   };
 }
 
+/** A claim that every pod of the namespace can mount, and its directory on this machine. */
+export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["workspaces"]> {
+  const claim = "workspaces";
+  const spec = { accessModes: ["ReadWriteMany"], resources: { requests: { storage: "1Gi" } } };
+  const metadata = { name: claim };
+  await api.create(
+    "persistentvolumeclaims",
+    { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata, spec },
+    NEVER,
+  );
+  const until = world.monotonicMs() + GONE_MS;
+  for (;;) {
+    const found = await api.get("persistentvolumeclaims", claim, NEVER);
+    const { volumeName } = (found as unknown as { spec: { volumeName?: string } }).spec;
+    const volume = volumeName === undefined ? null : await api.get("persistentvolumes", volumeName, NEVER);
+    const root = (volume as { spec?: { hostPath?: { path: string } } } | null)?.spec?.hostPath?.path;
+    if (root !== undefined) {
+      // The provisioner lets only root in; the volume is used as the account of sandboxes.
+      chmodSync(dirname(root), 0o755);
+      chmodSync(root, 0o777);
+      return { mode: "claim", claim, root, sizeBytes: 0 };
+    }
+    if (world.monotonicMs() > until) throw new Error("the claim was not bound");
+    await sleep(world, 100);
+  }
+}
+
 /** Kills every process of the pod on its node, as a crash would, and waits for the kubelet's word. */
-export async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
+async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
   const parsed = parseRef(ref);
   if (parsed === null) throw new Error(`${ref} names no pod`);
   const pids = processesOf(parsed.uid);
@@ -102,7 +138,7 @@ export async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
 }
 
 /** Processes of a pod's containers on this machine, without its pause process. */
-export function processesOf(uid: string): readonly number[] {
+function processesOf(uid: string): readonly number[] {
   const mark = new RegExp(`pod(${uid}|${uid.replaceAll("-", "_")})`);
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))

@@ -1,14 +1,40 @@
-/** The `kubernetes` backend passes the suite of every backend on a real cluster, with workspaces that end with their pod. */
+/**
+ * The `kubernetes` backend passes the suite of every backend on a real cluster: with workspaces on a claim that all pods
+ * share, without lasting workspaces, and through the API server instead of pod addresses.
+ */
 
 import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../../backends/local/search-deviations.ts";
+import { deviationsIn } from "../../backends/suite-groups.ts";
 import { clusterTools } from "./cluster-tools.ts";
-import { blueprint, openHarness } from "./kubernetes-harness.ts";
+import { blueprint, openHarness, sharedClaim } from "./kubernetes-harness.ts";
+import { withoutWorkspaces } from "./without-workspaces.ts";
+
+/** The groups that each way of working can change. `npm run test:long` runs all of them. */
+const SHARED = ["lifecycle", "attaching", "liveness", "activity", "workspaces", "terminals"];
+const NONE = ["workspaces", "ports", "watching"];
+const FORWARDED = ["attaching", "file streams"];
 
 describeBackend({
-  name: "kubernetes",
-  tools: clusterTools(),
+  name: "kubernetes with a shared claim",
+  tools: clusterTools(SHARED),
+  blueprint,
+  open: () => openHarness({ workspaces: sharedClaim }),
+  deviations: deviationsIn(SHARED, searchDeviations),
+});
+
+describeBackend({
+  name: "kubernetes without workspaces",
+  tools: clusterTools(NONE),
   blueprint,
   open: () => openHarness(),
-  deviations: searchDeviations,
+  deviations: deviationsIn(NONE, { ...searchDeviations, ...withoutWorkspaces }),
+});
+
+describeBackend({
+  name: "kubernetes through the API server",
+  tools: clusterTools(FORWARDED),
+  blueprint,
+  open: () => openHarness({ different: { connect: "port-forward" } }),
+  deviations: deviationsIn(FORWARDED, { ...searchDeviations, ...withoutWorkspaces }),
 });

@@ -105,7 +105,7 @@ export function parseLabels(found: Readonly<Record<string, string>>): Labelled |
 }
 
 /** The place of a blank's workspace. It is never used again. */
-export function slotOf({ sandboxId, generation }: Pick<Labels, "sandboxId" | "generation">): Place {
+function slotOf({ sandboxId, generation }: Pick<Labels, "sandboxId" | "generation">): Place {
   return `slot:${sandboxId}-${generation}`;
 }
 

@@ -12,7 +12,7 @@
  * - An entry is never overwritten: a patch names the version it was made for.
  */
 
-import { type Generation, type SandboxId, SandlotError, type Token } from "@sandlot/contract";
+import { type FleetId, type Generation, type SandboxId, SandlotError, type Token } from "@sandlot/contract";
 import { z } from "zod";
 import type { Credentials } from "../../../backend/backend.ts";
 import type { Marker } from "../../../backend/labels.ts";
@@ -57,11 +57,13 @@ export interface NewSecret {
 
 export class PodSecrets implements Markers {
   readonly #api: Api;
+  readonly #fleetId: FleetId;
   readonly #signal: AbortSignal;
 
   /** `signal` ends what markers ask when the backend closes. */
-  constructor(api: Api, signal: AbortSignal) {
+  constructor(api: Api, fleetId: FleetId, signal: AbortSignal) {
     this.#api = api;
+    this.#fleetId = fleetId;
     this.#signal = signal;
   }
 
@@ -96,7 +98,7 @@ export class PodSecrets implements Markers {
 
   /** The credentials that the sandbox was made with; `null` where it is gone. */
   async made(sandboxId: SandboxId, signal: AbortSignal): Promise<Credentials | null> {
-    const found = await this.#api.get("secrets", podName(sandboxId), signal);
+    const found = await this.#get(sandboxId, signal);
     const text = found === null ? undefined : secretSchema.parse(found).data[MADE];
     if (text === undefined) return null;
     const { generation, token } = credentialsSchema.parse(JSON.parse(decoded(text)));
@@ -135,8 +137,14 @@ export class PodSecrets implements Markers {
     await this.#remove(sandboxId, `${BOUND}${generation}`);
   }
 
+  /** `null` also for the Secret of another fleet in this namespace. */
+  async #get(sandboxId: SandboxId, signal: AbortSignal): Promise<ApiObject | null> {
+    const found = await this.#api.get("secrets", podName(sandboxId), signal);
+    return found?.metadata.labels[LABEL.fleet] === this.#fleetId ? found : null;
+  }
+
   async #entries(sandboxId: SandboxId): Promise<Readonly<Record<string, string>> | null> {
-    const found = await this.#api.get("secrets", podName(sandboxId), this.#signal);
+    const found = await this.#get(sandboxId, this.#signal);
     if (found === null) return null;
     const { data } = secretSchema.parse(found);
     return Object.fromEntries(Object.entries(data).map(([name, text]) => [name, decoded(text)]));
@@ -166,7 +174,7 @@ export class PodSecrets implements Markers {
   ): Promise<T> {
     const name = podName(sandboxId);
     for (let attempt = 1; ; attempt++) {
-      const found = await this.#api.get("secrets", name, this.#signal);
+      const found = await this.#get(sandboxId, this.#signal);
       if (found === null) return gone;
       const { steps, done } = decide(found);
       if (steps === undefined) return done;

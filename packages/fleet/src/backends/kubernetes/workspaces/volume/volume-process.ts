@@ -18,6 +18,8 @@ import { type FromVolume, receivedError, type ToVolume } from "./volume-messages
 import type { Content, VolumeService } from "./volume-service.ts";
 
 export interface VolumeProcessOptions {
+  /** The account that sandboxes have; only a process of root can use another than its own. */
+  readonly account?: { readonly uid: number; readonly gid: number };
   /** The fleet's folder on the volume, as this machine mounts it. */
   readonly root: string;
   readonly world: World;
@@ -116,6 +118,7 @@ export class VolumeProcess {
       serialization: "advanced",
       stdio: ["ignore", "ignore", "pipe", "ipc"],
       cwd: "/",
+      ...(process.getuid?.() === 0 && this.#options.account),
     });
     this.#child = child;
     this.#heardAt = this.#options.world.monotonicMs();
@@ -219,6 +222,11 @@ export class VolumeProcess {
 
   #unavailable(problem: string): SandlotError {
     const tried = [this.#options.root];
-    return new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried, retryAfterMs: RETRY_AFTER_MS });
+    return new SandlotError("engine_unavailable", {
+      engine: "workspaces",
+      problem,
+      tried,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
   }
 }
