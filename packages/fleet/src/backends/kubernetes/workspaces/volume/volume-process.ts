@@ -138,7 +138,10 @@ export class VolumeProcess {
   #heard(message: FromVolume): void {
     this.#heardAt = this.#options.world.monotonicMs();
     if ("ready" in message) return;
-    if ("problem" in message) return this.#options.onProblem?.(message.problem);
+    if ("problem" in message) {
+      this.#options.onProblem?.(message.problem);
+      return;
+    }
     const pending = this.#pending.get(message.id);
     if (pending === undefined) return;
     pending.timer.cancel();
@@ -186,7 +189,10 @@ export class VolumeProcess {
     const { world } = this.#options;
     const heardAt = this.#heardAt;
     const leftMs = heardAt + this.#deadlineMs - world.monotonicMs();
-    if (leftMs <= 0) return this.#end(error);
+    if (leftMs <= 0) {
+      this.#end(error);
+      return;
+    }
     const check = () => this.#heardAt === heardAt && this.#endIfSilent(child, error);
     world.timer(Math.ceil(leftMs), check, { background: true });
   }
@@ -219,6 +225,11 @@ export class VolumeProcess {
 
   #unavailable(problem: string): SandlotError {
     const tried = [this.#options.root];
-    return new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried, retryAfterMs: RETRY_AFTER_MS });
+    return new SandlotError("engine_unavailable", {
+      engine: "workspaces",
+      problem,
+      tried,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
   }
 }
