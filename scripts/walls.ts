@@ -38,6 +38,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "compat/aio": ["backend", "untrusted", "world"],
   "compat/deerflow": ["backend", "config", "world"],
   "backends/memory": ["backend", "world"],
+  "backends/remote": ["backend", "compat/aio", "host/*", "untrusted", "world"],
   "backends/local": ["backend", "host/*", "observe", "sandboxd", "untrusted", "world"],
   "backends/docker": ["backend", "host/*", "observe", "sandboxd", "compat/aio", "untrusted", "world"],
   "backends/kubernetes": ["backend", "host/*", "observe", "sandboxd", "untrusted", "world"],

@@ -82,7 +82,7 @@ export interface ControlCalls {
   decide(held: number, decision: { readonly kind: "go" | "drop"; readonly afterMs: number }): void;
   /** These processes of the database, with their children, end if main does not end them. Replaces the earlier ones. */
   guard(pids: readonly number[]): void;
-  /** The store may have lost acknowledged commits, until told otherwise: some violations are counted only. */
+  /** The store may lose acknowledged commits, until told otherwise: violations are judged by its promise. */
   rewinding(isRewinding: boolean): void;
   paused(name: string): void;
   resumed(name: string): void;

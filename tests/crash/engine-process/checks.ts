@@ -17,6 +17,7 @@ import { type EngineLedger, nameOf, type SimObject, type Workspace } from "../..
 import type { Entry } from "../wire.ts";
 import type { Announcements } from "./announcements.ts";
 import type { AttachmentOf, Peer } from "./peer.ts";
+import type { RewindWindow } from "./rewind-window.ts";
 
 /** A process that was stopped between reading and requesting acts on what was true when it read. */
 const UNDISTURBED_MS = 3_000;
@@ -31,8 +32,8 @@ export class Checks {
   readonly #announcements: Announcements;
   readonly #attachments: ReadonlyMap<number, AttachmentOf>;
   readonly #violated: (what: string) => void;
-  readonly #excused: (kind: string, what: string) => void;
-  #isRewinding = false;
+  /** The exception of a store that may lose its last commits. */
+  readonly window: RewindWindow;
   /** By thread: every token that took effect and was not deleted with its thread. */
   readonly #written = new Map<string, Set<string>>();
   readonly #purged = new Set<string>();
@@ -45,27 +46,14 @@ export class Checks {
     announcements: Announcements;
     attachments: ReadonlyMap<number, AttachmentOf>;
     violated: (what: string) => void;
-    excused: (kind: string, what: string) => void;
+    window: RewindWindow;
   }) {
-    this.#excused = parts.excused;
+    this.window = parts.window;
     this.#ledger = parts.ledger;
     this.#store = parts.store;
     this.#announcements = parts.announcements;
     this.#attachments = parts.attachments;
     this.#violated = parts.violated;
-  }
-
-  rewinding(isRewinding: boolean): void {
-    this.#isRewinding = isRewinding;
-  }
-
-  /**
-   * Between a loss and the new epoch two sandboxes of a thread are possible, as the promise of such a store says. An
-   * intent that was acknowledged before the loss may be carried out although its record is gone.
-   */
-  #violatedUnlessRewinding(kind: string, what: string): void {
-    if (this.#isRewinding) this.#excused(kind, what);
-    else this.#violated(what);
   }
 
   get purgedTokens(): ReadonlySet<string> {
@@ -97,10 +85,12 @@ export class Checks {
       this.#violated(`two threads in one sandbox: ${[...object.writers].join(", ")} (${by})`);
     for (const other of this.#ledger.objects.values()) {
       if (other === object || !other.alive || !other.writers.has(owner)) continue;
-      this.#violatedUnlessRewinding(
-        "two sandboxes",
-        `two sandboxes for ${owner}: ${by}, while ${other.ref} generation ${other.generation} is in use`,
-      );
+      this.window.suspect({
+        kind: "two sandboxes",
+        what: `two sandboxes for ${owner}: ${by}, while ${other.ref} generation ${other.generation} is in use`,
+        at: performance.now(),
+        begunAt: Math.max(object.landedAt, other.landedAt),
+      });
     }
   }
 
@@ -119,24 +109,32 @@ export class Checks {
 
   async createAsked(peer: Peer, spec: CreateSpec): Promise<void> {
     const { sandboxId, generation } = spec.labels;
+    const at = performance.now();
     const record = await this.#recordOf(sandboxId);
     if (record === undefined || this.#isDisturbed(peer)) return;
     if (record === null)
-      this.#violatedUnlessRewinding(
-        "made without a record",
-        `${peer.name} makes ${sandboxId} generation ${generation}, which no record knows`,
-      );
+      this.window.suspect({
+        kind: "made without a record",
+        what: `${peer.name} makes ${sandboxId} generation ${generation}, which no record knows`,
+        ...{ at, begunAt: null },
+      });
     else if (record.state === "ready") this.#violated(`${peer.name} makes ${sandboxId} again, which is ready`);
   }
 
   async destroying(peer: Peer, object: SimObject): Promise<void> {
     const { sandboxId } = object.labels;
+    const at = performance.now();
     const record = await this.#recordOf(sandboxId);
     if (record === undefined || !object.alive) return;
     const users = await this.#usersOf(object);
     if (!object.alive) return;
     const what = `${peer.name} destroys ${object.ref} (${sandboxId})`;
-    if (record === null) this.#violatedUnlessRewinding("destroyed without a record", `${what}, whose record is absent`);
+    if (record === null)
+      this.window.suspect({
+        kind: "destroyed without a record",
+        what: `${what}, whose record is absent`,
+        ...{ at, begunAt: null },
+      });
     else if (record.state !== "stopping") this.#violated(`${what}, whose record is ${record.state}`);
     if (users.length > 0 && !this.#announcements.allow("force", [...object.writers], object.landedAt))
       this.#violated(`${what}, stopped as ${record?.reason}, while ${users.join(" and ")} use it`);

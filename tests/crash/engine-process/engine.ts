@@ -18,6 +18,7 @@ import { Checks } from "./checks.ts";
 import { effectsOf } from "./effects.ts";
 import { Faults, faultOf } from "./faults.ts";
 import type { AttachmentOf, Peer } from "./peer.ts";
+import { RewindWindow } from "./rewind-window.ts";
 import { Traps } from "./traps.ts";
 
 export interface EngineOptions {
@@ -67,7 +68,13 @@ export class Engine {
       this.#counts[`excused: ${kind}`] = (this.#counts[`excused: ${kind}`] ?? 0) + 1;
     };
     const { ledger, announcements, attachments } = this;
-    this.checks = new Checks({ ledger, store, announcements, attachments, violated, excused });
+    const window = new RewindWindow({
+      now: () => performance.now(),
+      epoch: async () => (await store.meta()).epoch,
+      sessionLifetimeMs: this.#sessionLifetimeMs,
+      ...{ violated, excused },
+    });
+    this.checks = new Checks({ ledger, store, announcements, attachments, violated, window });
     this.#effects = effectsOf(this);
     ledger.onDied((object) => this.#tellDeath(object));
     setInterval(() => this.flush(), 500).unref();

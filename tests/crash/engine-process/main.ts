@@ -44,7 +44,7 @@ const orders: { [M in keyof ControlCalls]: (peer: Peer, ...args: Parameters<Cont
   guard: (_, pids) => {
     guarded = pids;
   },
-  rewinding: (_, isRewinding) => engine.checks.rewinding(isRewinding),
+  rewinding: (_, isRewinding) => (isRewinding ? engine.checks.window.open() : engine.checks.window.close()),
   paused: (_, name) => engine.paused(name),
   resumed: (_, name) => engine.resumed(name),
   heal: () => engine.heal(),

@@ -19,7 +19,7 @@ export const REACH_DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.stop("unheld", "evicted", b.other);
   },
   "thread-stays-with-its-engine": (b) => {
-    b.has({ state: "stopping", actor: b.one.id, reason: "idle" });
+    b.has();
     b.step(b.one, "remove", [{}], (tables) => tables.deleteRecord(BOX));
     b.has({ sandboxId: SECOND, engine: FAR, state: "creating", actor: b.other.id }, b.other);
   },

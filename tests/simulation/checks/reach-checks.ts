@@ -130,12 +130,13 @@ export class ReachChecks {
     if (!tables.isShared || !isSandlotError(error, "store_recovering")) return;
     const { firstReachedAt, settings } = this.#truth;
     // Other engines have their time to recover. One that does not manage keeps no new thread waiting for ever.
-    const awaitedMs = AWAITED_LIFETIMES * settings.sessionLifetimeMs * (1 + DRIFT_MARGIN) + this.#truth.clockLagMs;
+    const onceMs = AWAITED_LIFETIMES * settings.sessionLifetimeMs * (1 + DRIFT_MARGIN) + this.#truth.clockLagMs;
+    const { isClockSteady, storeClockSetAt } = this.#truth;
+    const awaitedMs = isClockSteady ? onceMs : 2 * onceMs;
+    const awaitedSince = (engine: string) => Math.max(firstReachedAt.get(engine) ?? at, storeClockSetAt);
     const wasRecovered = (engine: string) =>
       (recoveredAt.get(engine) ?? Number.POSITIVE_INFINITY) < at ||
-      (home === null &&
-        engine !== instance.engine &&
-        this.#truth.awakeMs(firstReachedAt.get(engine) ?? at, at) > awaitedMs);
+      (home === null && engine !== instance.engine && this.#truth.awakeMs(awaitedSince(engine), at) > awaitedMs);
     const home = owner === null || isNameless(owner) ? instance.engine : (homes.get(owner)?.engine ?? null);
     const isHomeNew = owner !== null && (homes.get(owner)?.at ?? 0) >= at;
     const lately = [...reach].flatMap(([engine, { lostAt }]) => (lostAt >= at ? [engine] : []));

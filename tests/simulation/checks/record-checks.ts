@@ -49,6 +49,8 @@ export class RecordChecks {
   readonly #findings: Findings;
   /** The highest generation that the present store gave, or that existed when it began to serve. */
   #given = 0;
+  /** The same without what was given before the last loss: a store whose clock was set back since does not know it. */
+  #givenSinceLoss = 0;
   /** How many engine requests had failed when the store was last lost. */
   #unansweredAtLoss = 0;
   /** When each sandbox's records were written: an adopted sandbox gets a young one. */
@@ -83,6 +85,7 @@ export class RecordChecks {
     this.#unansweredAtLoss = this.#unanswered();
     const { tables } = this.#truth;
     if (Math.min(tables.host.wallMs(), tables.now()) <= this.#given) this.#given = 0;
+    this.#givenSinceLoss = 0;
   }
 
   /** From now on the store gives no generation that any object carries. Later landings could not be known. */
@@ -91,10 +94,15 @@ export class RecordChecks {
     const ledger = this.#truth.ledger.of(engine);
     for (const { labels, generation, landedAt } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < sentAt - SEEN_MS)
-        this.#given = Math.max(this.#given, generation, labels.generation);
+        this.#raise(Math.max(generation, labels.generation));
     }
     for (const [owner, generation] of ledger.fences)
-      if ((ledger.fencedAt.get(owner) ?? 0) < sentAt - SEEN_MS) this.#given = Math.max(this.#given, generation);
+      if ((ledger.fencedAt.get(owner) ?? 0) < sentAt - SEEN_MS) this.#raise(generation);
+  }
+
+  #raise(generation: number): void {
+    this.#given = Math.max(this.#given, generation);
+    this.#givenSinceLoss = Math.max(this.#givenSinceLoss, generation);
   }
 
   /** A new store may have another time: restored records must have their age on the new clock. */
@@ -215,8 +223,8 @@ export class RecordChecks {
       generation > latestLeased ||
       // After a loss the store may count from too low; then the engine refuses the number, and the store learns.
       (!returned && this.#truth.emptiedAt > 0 && refused) ||
-      // Fences are of one engine: a purged thread that begins on another one is compared with no earlier generation.
-      (!returned && this.#truth.emptiedAt > 0 && latestEngine !== null && latestEngine !== after.engine) ||
+      // Fences are of one engine. Until the former engine has recovered, the store does not know its generations.
+      (!returned && this.#isUnheardOf(latestEngine, after)) ||
       (returned && generation === latestLeased) ||
       // A sandbox that is being cleaned up, or dead, serves no caller, whatever its generation.
       after.state === "stopping" ||
@@ -228,13 +236,21 @@ export class RecordChecks {
     );
   }
 
+  /** The thread began on another engine, of which the present store has not heard before the generation was given. */
+  #isUnheardOf(former: string | null, { engine }: SandboxRecord): boolean {
+    const { emptiedAt, recoveredAt } = this.#truth;
+    return emptiedAt > 0 && former !== null && former !== engine && !recoveredAt.has(former);
+  }
+
   #checkGiven(generation: Generation): void {
+    const { storeClockSetAt, emptiedAt } = this.#truth;
+    const given = storeClockSetAt > emptiedAt ? this.#givenSinceLoss : this.#given;
     this.#findings.check(
       "generation-never-repeats",
-      Number.isInteger(generation) && generation > this.#given,
-      () => `${generation} was given after ${this.#given}`,
+      Number.isInteger(generation) && generation > given,
+      () => `${generation} was given after ${given}`,
     );
-    this.#given = Math.max(this.#given, generation);
+    this.#raise(generation);
   }
 
   /** A restored record was counted before the store loss; an orphaned one is being ended. */

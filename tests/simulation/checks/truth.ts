@@ -193,7 +193,10 @@ export class Truth {
   /** How far an instance's idea of the store's clock may be ahead, because that clock stood or was set back. */
   clockLeadMs({ storeHeard }: Instance): number {
     if (storeHeard === null) return 0;
-    return Math.max(0, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
+    // An answer that was long in transit does not contradict the clock of the faster one before it.
+    const { sessionLifetimeMs } = this.settings;
+    const stoodMs = sessionLifetimeMs - this.awakeMs(this.now - sessionLifetimeMs);
+    return Math.max(stoodMs, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
   }
 
   /** The store was lost since, perhaps after the last look, and does not know yet what exists. */

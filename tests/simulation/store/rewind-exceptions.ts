@@ -35,11 +35,13 @@ const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
   "generation-grows-per-thread",
   "events-follow-facts",
   "destroy-is-honest",
+  "remote-renewal-is-true",
 ]);
 
-/** A thread that begins on another engine does not see its former files. */
+/** A thread that begins on another engine does not see its former files, and its purge does not reach them. */
 const BEGUN_ELSEWHERE: ReadonlySet<Invariant> = new Set<Invariant>([
   "acknowledged-writes-stay",
+  "purge-is-honest",
   "recovery-is-honest",
   "holders-come-back",
 ]);
@@ -64,8 +66,8 @@ export class RewindExceptions {
 
   /** The record was lost, or written in the window. */
   affect(record: SandboxRecord): void {
-    const { sandboxId, generation, ref, engine } = record;
-    for (const name of [sandboxId, String(generation), ref, ownerOf(record)])
+    const { sandboxId, generation, ref, engine, leases } = record;
+    for (const name of [sandboxId, String(generation), ref, ownerOf(record), ...Object.keys(leases)])
       if (name !== null) this.#affectName(name, engine);
   }
 

@@ -12,7 +12,7 @@ import { migrate } from "../../../packages/fleet/src/store/sqlite/schema.ts";
 import { SqliteTables } from "../../../packages/fleet/src/store/sqlite/sqlite-tables.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../../../packages/fleet/src/store/store.ts";
 import { type ClockRow, clockOfBoot, readClock } from "../../../packages/fleet/src/store/store-clock.ts";
-import type { MetaRow, Tables } from "../../../packages/fleet/src/store/tables.ts";
+import type { MetaRow, RecoveryWait, Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { ThreadHome, TransferMark } from "../../../packages/fleet/src/store/transfer/store-transfer.ts";
 import { openDatabase } from "../../../packages/fleet/src/world/sqlite-driver.ts";
 import type { Host } from "../process/host.ts";
@@ -140,12 +140,12 @@ export class WatchedTables implements Tables {
     this.#rows.endRecovery(engine);
   }
 
-  awaitedUntil(engine: string): number | null {
-    return this.#rows.awaitedUntil(engine);
+  awaited(engine: string): RecoveryWait | null {
+    return this.#rows.awaited(engine);
   }
 
-  awaitUntil(engine: string, at: number): void {
-    this.#rows.awaitUntil(engine, at);
+  putAwaited(engine: string, awaited: RecoveryWait): void {
+    this.#rows.putAwaited(engine, awaited);
   }
 
   hasSession(instance: InstanceId): boolean {

@@ -8,13 +8,16 @@ export interface FleetConfig {
   readonly fleetId?: string | undefined;
   /**
    * The engine that sandboxes live on. `local`: this machine, with Linux namespaces. `docker`: a Docker or Podman
-   * engine. `memory`: inside this process, without isolation, for tests. Default: `"local"`.
+   * engine. `remote`: a provisioner: another Sandlot gateway, or DeerFlow's service. `memory`: inside this process,
+   * without isolation, for tests. Default: `"local"`.
    */
-  readonly backend?: "local" | "docker" | "memory" | undefined;
+  readonly backend?: "local" | "docker" | "remote" | "memory" | undefined;
   /** The local backend. */
   readonly local?: FleetConfigLocal | undefined;
   /** The docker backend. */
   readonly docker?: FleetConfigDocker | undefined;
+  /** The remote backend. */
+  readonly remote?: FleetConfigRemote | undefined;
   /** The directory that every sandbox sees, read-only, at /mnt/skills. */
   readonly skills?: FleetConfigSkills | undefined;
   /** Where the fleet records which sandboxes exist and who holds them. */
@@ -150,6 +153,28 @@ interface FleetConfigDocker {
   readonly pull?: "missing" | "never" | undefined;
   /** How long fetching an image may take. Default: `600000`. */
   readonly pullTimeoutMs?: number | string | undefined;
+}
+
+/** The remote backend. */
+interface FleetConfigRemote {
+  /** The provisioner: another Sandlot gateway, or DeerFlow's service. Required for this backend. */
+  readonly url?: string | undefined;
+  /** A file with the key for `X-API-Key`. Default: the environment variable SANDLOT_PROVISIONER_KEY. */
+  readonly keyFile?: string | undefined;
+  /** Allow http beyond loopback: key, commands and files then cross the network in the clear. Default: `false`. */
+  readonly plainHttp?: boolean | undefined;
+  /**
+   * The user that sandboxes belong to at the provisioner. A user's key of a gateway needs that user. Default:
+   * `"default"`.
+   */
+  readonly user?: string | undefined;
+  /**
+   * Hosts, beside the provisioner's own, that the URL of a sandbox may name; with `*.` in front, every name below.
+   * DeerFlow's service names its nodes, or `*.deer-flow.svc.cluster.local`.
+   */
+  readonly sandboxHosts?: readonly string[] | undefined;
+  /** How long a new sandbox may take until its AIO API answers. Default: `60000`. */
+  readonly readyTimeoutMs?: number | string | undefined;
 }
 
 /** The directory that every sandbox sees, read-only, at /mnt/skills. */

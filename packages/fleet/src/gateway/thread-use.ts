@@ -12,6 +12,7 @@
 import {
   GATEWAY_HEADERS,
   isSandlotError,
+  type LossReason,
   parseThreadId,
   type Sandbox,
   type SandboxSummary,
@@ -30,6 +31,12 @@ export type { ThreadKey } from "./thread-key.ts";
 
 import { checkBlueprint, userOf } from "./guards/caller.ts";
 import { ThreadLeases } from "./thread-leases.ts";
+
+/** One sandbox of a thread, and no later one. */
+export interface OneSandbox {
+  readonly sandboxId: string;
+  readonly generation: number;
+}
 
 type Use<T> = (sandbox: Sandbox, lease: Lease, signal: AbortSignal) => Promise<T>;
 
@@ -124,33 +131,33 @@ export class ThreadUse {
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of creating it. */
-  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal, sandboxId?: string): Promise<Lease> {
-    if (sandboxId !== undefined) await this.#requirePresent(key, sandboxId);
+  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal, only?: OneSandbox): Promise<Lease> {
+    if (only !== undefined) await this.#requirePresent(key, only);
     const lease = await this.acquire(key, purpose, signal, { existing: true });
-    if (sandboxId === undefined || lease.sandbox.id === sandboxId) return lease;
+    if (only === undefined || lease.sandbox.id === only.sandboxId) return lease;
     await this.release(lease);
-    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+    throw lostSandbox(only, "superseded");
   }
 
   /** A lease on this sandbox and on no later one of the thread, which its caller releases by itself. */
   async acquireOnly(
     key: ThreadKey,
-    sandboxId: string,
+    only: OneSandbox,
     order: Omit<AcquireRequest, "user" | "thread" | "existing">,
   ): Promise<Lease> {
-    await this.#requirePresent(key, sandboxId);
+    await this.#requirePresent(key, only);
     const lease = await this.acquireAs(key, { ...order, existing: true });
-    if (lease.sandbox.id === sandboxId) return lease;
+    if (lease.sandbox.id === only.sandboxId) return lease;
     await lease.release();
-    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+    throw lostSandbox(only, "superseded");
   }
 
   /** Before an acquire, which would make the thread's next sandbox. One that is held here is present. */
-  async #requirePresent(key: ThreadKey, sandboxId: string): Promise<void> {
-    if (this.#fleet.get(sandboxId) !== undefined) return;
+  async #requirePresent(key: ThreadKey, only: OneSandbox): Promise<void> {
+    if (this.#fleet.get(only.sandboxId) !== undefined) return;
     const found = await this.find(key);
-    if (found?.sandboxId !== sandboxId || found.state === "stopping")
-      throw new SandlotError("sandbox_not_found", { id: sandboxId });
+    if (found?.sandboxId === only.sandboxId && found.state !== "stopping") return;
+    throw lostSandbox(only, found === null || found.sandboxId === only.sandboxId ? "destroyed" : "superseded");
   }
 
   /** Refuses a thread that has neither, also one that lives elsewhere: only there its files are known. */
@@ -169,6 +176,10 @@ export class ThreadUse {
   find(key: ThreadKey): Promise<SandboxSummary | null> {
     return this.#fleet.find(key);
   }
+}
+
+export function lostSandbox({ sandboxId, generation }: OneSandbox, reason: LossReason): SandlotError {
+  return new SandlotError("sandbox_lost", { sandboxId, generation, reason });
 }
 
 /** Takes a lease if the caller's key was granted the blueprint of the thread's sandbox, present or new. */

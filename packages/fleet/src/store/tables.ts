@@ -16,6 +16,12 @@ export interface MetaRow {
   readonly recovering: boolean;
 }
 
+/** A limited wait for an engine, from a moment on the store's clock. */
+export interface RecoveryWait {
+  readonly since: number;
+  readonly forMs: number;
+}
+
 export interface Tables {
   /** Whether hosts with different engines use the store (`Store.isShared`). */
   readonly isShared: boolean;
@@ -30,9 +36,9 @@ export interface Tables {
   /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
   isRecovering(engine: string): boolean;
   endRecovery(engine: string): void;
-  /** Until when other engines' instances wait for the recovery of this one, in the present epoch; `null`: no limit. */
-  awaitedUntil(engine: string): number | null;
-  awaitUntil(engine: string, at: number): void;
+  /** How long other engines' instances wait for the recovery of this one in the present epoch; `null`: no limit. */
+  awaited(engine: string): RecoveryWait | null;
+  putAwaited(engine: string, awaited: RecoveryWait): void;
 
   /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
   generation(): number;
@@ -77,4 +83,9 @@ export interface Tables {
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null;
   /** Keeps the newest thousand: enough to explain yesterday, and bounded. */
   putTombstone(tombstone: Tombstone): void;
+}
+
+export function isIn(filter: TombstoneFilter): (tombstone: Tombstone) => boolean {
+  return ({ sandboxId, user, thread }) =>
+    "idPrefix" in filter ? sandboxId.startsWith(filter.idPrefix) : user === filter.user && thread === filter.thread;
 }

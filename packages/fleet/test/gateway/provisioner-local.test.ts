@@ -112,7 +112,9 @@ describe.skipIf(!hasBubblewrap)("with real sandboxes (skipped where bubblewrap i
     // Of a parked sandbox with other mounts a new one is made.
     await (await fleet.acquire({ user: "ann", thread: "t3" })).release();
     const other = await client.create("t3", "s3", { user: "ann", mounts: mounts.slice(0, 1) });
-    expect(await run(other, "cat /mnt/acp-workspace/plan; ls /mnt/skills/custom 2>&1")).toMatch(/the plan[^]*No such/);
+    expect(await run(other, "cat /mnt/acp-workspace/plan; ls /mnt/skills/custom 2>&1")).toMatch(
+      /the plan[\s\S]*No such/,
+    );
     await client.destroy("s3");
   }, 120_000);
 

@@ -206,10 +206,10 @@ describe("the life of a provisioned sandbox", () => {
     expect(await client.isAlive("s")).toBe(true);
     await opened.crash("t1");
     await expect.poll(() => client.isAlive("s"), { timeout: 10_000 }).toBe(false);
-    expect(await look(made.sandbox_url)).toBe(404);
+    expect(await look(made.sandbox_url)).toBe(410);
     expect(await fleet.list()).toEqual([]);
     await using _lease = await fleet.acquire({ thread: "t1" });
-    expect([await client.isAlive("s"), await look(made.sandbox_url)]).toEqual([false, 404]);
+    expect([await client.isAlive("s"), await look(made.sandbox_url)]).toEqual([false, 410]);
     const again = await client.create("t1", "s");
     expect(await look(again.sandbox_url)).toBe(200);
     expect(await look(made.sandbox_url)).toBe(401);
@@ -231,7 +231,7 @@ describe("the life of a provisioned sandbox", () => {
     await platform.ask(404, "GET", "/api/sandboxes/unused");
     expect(await look(used.sandbox_url)).toBe(200);
     await expect.poll(async () => (await fleet.list()).length, { timeout: 10_000 }).toBe(0);
-    expect(await look(used.sandbox_url)).toBe(404);
+    expect(await look(used.sandbox_url)).toBe(410);
   }, 60_000);
 
   it("looking at it renews the lease, too", async () => {

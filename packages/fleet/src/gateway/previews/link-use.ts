@@ -16,7 +16,7 @@ import { grantedTo } from "../guards/caller.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import type { LeasedSandbox } from "../provisioner/provisioned-leases.ts";
 import type { ThreadKey } from "../thread-key.ts";
-import type { ThreadUse } from "../thread-use.ts";
+import { lostSandbox, type ThreadUse } from "../thread-use.ts";
 
 /** How long a stream may outlive its key. A shorter time reads the key's file more often, for each open stream. */
 const KEY_RECHECK_MS = 2_000;
@@ -44,16 +44,16 @@ export async function useLink(
 ): Promise<Pick<Lease, "connect" | "release">> {
   const granted = grantedTo(mayActFor(await keys.find(claims.keyId), claims));
   const { user, thread } = claims;
-  const sandboxId = claims.provisioned?.sandboxId;
-  const lease = await threads.acquireExisting({ user, thread, granted }, use.purpose, use.signal, sandboxId);
+  const only = claims.provisioned;
+  const lease = await threads.acquireExisting({ user, thread, granted }, use.purpose, use.signal, only);
   const limit = endInTime({ keys, world }, claims, use.end);
   return {
     async connect(port, options) {
       const connection = await lease.connect(port, options);
       // A lease moves to the next sandbox of its thread after a crash.
-      if (sandboxId === undefined || lease.sandbox.id === sandboxId) return connection;
+      if (only === undefined || lease.sandbox.id === only.sandboxId) return connection;
       connection.destroy();
-      throw new SandlotError("sandbox_not_found", { id: sandboxId });
+      throw lostSandbox(only, "superseded");
     },
     release() {
       limit[Symbol.dispose]();

@@ -30,7 +30,7 @@ export interface LeaseParts {
 }
 
 /** What a lease needs of a record. */
-export type LeasedSandbox = Pick<ProvisionedSandbox, "nonce" | "sandboxId" | "user" | "thread">;
+export type LeasedSandbox = Pick<ProvisionedSandbox, "nonce" | "sandboxId" | "generation" | "user" | "thread">;
 
 interface Kept {
   readonly leaseId: string;
@@ -89,8 +89,8 @@ export class ProvisionedLeases {
         this.#kept.delete(record.nonce);
       }
     }
-    const { user, thread, sandboxId } = record;
-    this.keep(record, await threads.acquireOnly({ user, thread }, sandboxId, { purpose: PURPOSE, ttlMs }));
+    const { user, thread } = record;
+    this.keep(record, await threads.acquireOnly({ user, thread }, record, { purpose: PURPOSE, ttlMs }));
   }
 }
 

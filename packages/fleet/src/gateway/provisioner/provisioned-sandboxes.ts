@@ -35,6 +35,7 @@ const storedSchema = z.strictObject({
   ...{ id: z.string(), owner: z.string(), keyId: z.string(), user: z.string(), thread: z.string() },
   ownsThread: z.boolean(),
   sandboxId: z.string(),
+  generation: z.int(),
   nonce: z.string(),
   createdAt: z.number(),
 });
@@ -52,6 +53,7 @@ export interface ProvisionedSandbox {
   readonly ownsThread: boolean;
   /** The fleet's. */
   readonly sandboxId: string;
+  readonly generation: number;
   readonly nonce: string;
   readonly createdAt: number;
 }

@@ -123,9 +123,11 @@ export class Provisioner {
     const lease = await this.#acquire(key, mounts, signal);
     try {
       await refuseWithoutAio(lease, signal);
+      // A client that has gone away would not know of it.
+      signal.throwIfAborted();
       const record = await records.add({
         ...{ id: order.id, owner, keyId: caller.keyId, user: key.user, thread, ownsThread: order.thread === null },
-        sandboxId: lease.sandbox.id,
+        ...{ sandboxId: lease.sandbox.id, generation: lease.generation },
       });
       if (record === null) {
         // The same request has come twice, maybe to two gateways.

@@ -3,7 +3,7 @@
 import type { Epoch, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isBlank, isParked, type ReadyRecord, type SandboxRecord, type Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
-import type { MetaRow, Tables } from "../tables.ts";
+import { isIn, type MetaRow, type RecoveryWait, type Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 
 /** Enough to explain yesterday, and bounded. */
@@ -22,7 +22,7 @@ export class MemoryTables implements Tables {
   /** Both of a shared store only. */
   readonly #homes = new Map<UserId, Map<ThreadId, string>>();
   readonly #recovered = new Set<string>();
-  readonly #awaited = new Map<string, number>();
+  readonly #awaited = new Map<string, RecoveryWait>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   #transfer: TransferMark | null = null;
@@ -99,13 +99,13 @@ export class MemoryTables implements Tables {
     else this.#meta = { ...this.#meta, recovering: false };
   }
 
-  awaitedUntil(engine: string): number | null {
+  awaited(engine: string): RecoveryWait | null {
     return this.#awaited.get(engine) ?? null;
   }
 
-  awaitUntil(engine: string, at: number): void {
+  putAwaited(engine: string, awaited: RecoveryWait): void {
     this.changeCount += 1;
-    this.#awaited.set(engine, at);
+    this.#awaited.set(engine, awaited);
   }
 
   hasSession(instance: InstanceId): boolean {
@@ -261,11 +261,7 @@ export class MemoryTables implements Tables {
   }
 
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
-    const matches = (tombstone: Tombstone) =>
-      "idPrefix" in filter
-        ? tombstone.sandboxId.startsWith(filter.idPrefix)
-        : tombstone.user === filter.user && tombstone.thread === filter.thread;
-    return [...this.#tombstones.values()].filter(matches).reverse().slice(0, limit);
+    return [...this.#tombstones.values()].filter(isIn(filter)).reverse().slice(0, limit);
   }
 
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {

@@ -130,7 +130,7 @@ const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
-  awaited: z.number(),
+  awaited: z.looseObject({ since: z.number(), forMs: z.number() }),
   transfer: z.looseObject({
     state: z.enum(["moved", "importing"]),
     id,

@@ -16,7 +16,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import type { SharedEntry } from "../entries.ts";
 import type { ReadyRecord, SandboxRecord, Tombstone } from "../record.ts";
 import type { Census, ListFilter, Session, TombstoneFilter } from "../store.ts";
-import type { MetaRow, Tables } from "../tables.ts";
+import { isIn, type MetaRow, type RecoveryWait, type Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 import { type BeatBody, type HomeBody, type SessionBody, type ThreadBody, toSession } from "./row-body.ts";
 import {
@@ -87,12 +87,12 @@ export class RowView implements Tables {
     this.topics.add(ROOM);
   }
 
-  awaitedUntil(engine: string): number | null {
-    return this.#get(awaitedKey(engine)) as number | null;
+  awaited(engine: string): RecoveryWait | null {
+    return this.#get(awaitedKey(engine)) as RecoveryWait | null;
   }
 
-  awaitUntil(engine: string, at: number): void {
-    this.#put(awaitedKey(engine), at);
+  putAwaited(engine: string, awaited: RecoveryWait): void {
+    this.#put(awaitedKey(engine), awaited);
   }
 
   /** Relied on also by a beat: a registration must not overtake the mark. */
@@ -135,21 +135,17 @@ export class RowView implements Tables {
     // Unchanged in most beats: then no hold conflicts with the beat.
     if (JSON.stringify(this.#relyOn(sessionKey(instance))) !== JSON.stringify(body)) {
       this.#put(sessionKey(instance), body);
-      const others = this.#roster();
-      const isListed = others.some((other) => other.instance === instance);
-      const replaced = others.map((other) => (other.instance === instance ? body : other));
-      this.#put(ROSTER_KEY, isListed ? replaced : [...others, body]);
+      this.#putInRoster(instance, body);
     }
     this.#put(beatKey(instance), { instance, beat, lastBeatAt });
   }
 
   deleteSession(instance: InstanceId): void {
-    this.#put(sessionKey(instance), null);
-    this.#put(beatKey(instance), null);
-    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
+    this.#put(sessionKey(instance), null).#put(beatKey(instance), null);
+    this.#putInRoster(instance);
   }
 
-  /** The session if its last beat is still this one (`null`: whichever), also if it is ending. */
+  /** The session if its last beat is still this one (`null`: any), also if it is ending. */
   sessionToEnd(instance: InstanceId, beatSeen: number | null): Session | null {
     const session = this.#anySession(instance);
     const beat = this.#relyOn(beatKey(instance)) as BeatBody | null;
@@ -162,7 +158,7 @@ export class RowView implements Tables {
     const session = this.#anySession(instance);
     if (session === null || session.ending) return;
     this.#put(sessionKey(instance), { ...session, ending: true });
-    this.#put(ROSTER_KEY, this.#rosterWithout(instance));
+    this.#putInRoster(instance);
   }
 
   isEnding(instance: InstanceId): boolean {
@@ -273,11 +269,7 @@ export class RowView implements Tables {
 
   tombstones(filter: TombstoneFilter, limit: number): readonly Tombstone[] {
     this.#needMirror("tombstone");
-    const matches = (tombstone: Tombstone) =>
-      "idPrefix" in filter
-        ? tombstone.sandboxId.startsWith(filter.idPrefix)
-        : tombstone.user === filter.user && tombstone.thread === filter.thread;
-    return this.#options.mirror.tombstones().filter(matches).reverse().slice(0, limit);
+    return this.#options.mirror.tombstones().filter(isIn(filter)).reverse().slice(0, limit);
   }
 
   tombstoneOf(user: UserId, thread: ThreadId): Tombstone | null {
@@ -348,8 +340,9 @@ export class RowView implements Tables {
     return (this.#relyOn(ROSTER_KEY) as readonly SessionBody[] | null) ?? [];
   }
 
-  #rosterWithout(instance: InstanceId): readonly SessionBody[] {
-    return this.#roster().filter((session) => session.instance !== instance);
+  #putInRoster(instance: InstanceId, ...bodies: readonly SessionBody[]): void {
+    const others = this.#roster().filter((session) => session.instance !== instance);
+    this.#put(ROSTER_KEY, [...others, ...bodies]);
   }
 
   #thread(user: UserId, thread: ThreadId): ThreadBody {
@@ -361,9 +354,7 @@ export class RowView implements Tables {
   }
 
   #add(key: RowKey, by: number): this {
-    const count = this.#count(key) + by;
-    this.#put(key, count === 0 ? null : count);
-    return this;
+    return this.#put(key, this.#count(key) + by || null);
   }
 
   #get(key: RowKey): unknown {
@@ -387,9 +378,10 @@ export class RowView implements Tables {
     return mirror.valueOf(key);
   }
 
-  #put(key: RowKey, value: unknown): void {
+  #put(key: RowKey, value: unknown): this {
     this.#relyOn(key);
     this.writes.set(key, value);
+    return this;
   }
 
   #needMirror(table: string): void {

@@ -101,11 +101,11 @@ export class SqliteTables implements Tables {
     this.putMeta({ ...this.meta(), recovering: false });
   }
 
-  awaitedUntil(): number | null {
+  awaited(): null {
     return null;
   }
 
-  awaitUntil(): void {}
+  putAwaited(): void {}
 
   hasSession(instance: InstanceId): boolean {
     if (this.#cache.hasSession(instance)) return true;

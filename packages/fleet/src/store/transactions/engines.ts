@@ -81,14 +81,15 @@ function enginesThatMayHave(tables: Tables, own: readonly string[], key: Key): r
 }
 
 function isAwaited(tables: Tables, engine: string): boolean {
-  const until = tables.isRecovering(engine) ? tables.awaitedUntil(engine) : null;
-  return until === null || tables.now() < until;
+  const awaited = tables.isRecovering(engine) ? tables.awaited(engine) : null;
+  // A clock that was set back does not prolong the wait by more than its own length.
+  return awaited === null || Math.abs(tables.now() - awaited.since) < awaited.forMs;
 }
 
 /** Called with each registration. The first one in an epoch decides how long its engines are waited for. */
 export function awaitRecovery(tables: Tables, engines: readonly string[], forMs: number): void {
   if (!tables.isShared) return;
   for (const engine of engines)
-    if (tables.isRecovering(engine) && tables.awaitedUntil(engine) === null)
-      tables.awaitUntil(engine, tables.now() + forMs);
+    if (tables.isRecovering(engine) && tables.awaited(engine) === null)
+      tables.putAwaited(engine, { since: tables.now(), forMs });
 }

@@ -4,10 +4,19 @@
  * Invariants
  * - `close` ends every connection, also those in use, and nothing is sent afterwards.
  * - A response is no longer than `aioLimit` allows.
- * - No request to a near address goes through a proxy of the environment (`proxy-rule.ts`).
+ * - No request to a near address goes through a proxy of the environment (`proxy-rule.ts`), and none over TLS does.
+ * - A URL may have a path, which comes before that of every call.
  */
 
-import { Agent, type ClientRequestArgs, type IncomingMessage, type RequestOptions, request } from "node:http";
+import {
+  Agent,
+  type AgentOptions,
+  type ClientRequestArgs,
+  type IncomingMessage,
+  type RequestOptions,
+  request,
+} from "node:http";
+import { Agent as SecureAgent, request as secureRequest } from "node:https";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { SandlotError } from "@sandlot/contract";
@@ -52,9 +61,10 @@ export class NoAnswer extends Error {
 }
 
 export class AioWire {
-  readonly #agent: AioAgent;
+  readonly #agent: Agent;
+  readonly #isSecure: boolean;
   readonly #where: RequestOptions;
-  /** The prefix of a path: the whole URL for a proxy. */
+  /** The prefix of a path: that of the URL, and the whole URL for a proxy. */
   readonly #before: string;
   readonly #headers: Readonly<Record<string, string>>;
   readonly #key: Readonly<Record<string, string>>;
@@ -62,7 +72,10 @@ export class AioWire {
   #closed = false;
 
   constructor({ address, apiKey, environment = process.env }: WireOptions) {
-    this.#agent = new AioAgent("connect" in address ? () => this.#connect(address.connect) : null);
+    this.#isSecure = "url" in address && address.url.startsWith("https:");
+    this.#agent = this.#isSecure
+      ? new SecureAgent(AGENT_OPTIONS)
+      : new AioAgent("connect" in address ? () => this.#connect(address.connect) : null);
     this.#closeWay = "connect" in address ? address.close : () => {};
     const { where, before, headers } = "url" in address ? routeTo(address.url, environment) : DIRECT;
     this.#where = where;
@@ -96,7 +109,8 @@ export class AioWire {
     };
     return new Promise((resolve, reject) => {
       const target = `${this.#before}${path}${search === "" ? "" : `?${search}`}`;
-      const outgoing = request({ ...this.#where, agent: this.#agent, method, path: target, headers });
+      const send = this.#isSecure ? secureRequest : request;
+      const outgoing = send({ ...this.#where, agent: this.#agent, method, path: target, headers });
       const onAbort = () => {
         outgoing.destroy();
         reject(signal?.reason);
@@ -141,16 +155,22 @@ const DIRECT = { where: { host: "sandbox", port: 80 }, before: "", headers: { ho
 
 function routeTo(url: string, environment: Readonly<Record<string, string | undefined>>): typeof DIRECT {
   const target = new URL(url);
-  if (target.protocol !== "http:") throw new SandlotError("internal", { problem: `${url} is not an http address` });
-  const proxy = proxyFor(url, environment);
-  const at = ({ hostname, port }: URL) => ({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || 80) });
+  const isSecure = target.protocol === "https:";
+  if (target.protocol !== "http:" && !isSecure)
+    throw new SandlotError("internal", { problem: `${url} is not an http address` });
+  const proxy = isSecure ? null : proxyFor(url, environment);
+  const at = ({ hostname, port, protocol }: URL) => ({
+    host: hostname.replace(/^\[|\]$/g, ""),
+    port: Number(port || (protocol === "https:" ? 443 : 80)),
+  });
   const headers = { host: target.host };
-  if (proxy === null) return { where: at(target), before: "", headers };
+  const path = target.pathname.replace(/\/+$/, "");
+  if (proxy === null) return { where: at(target), before: path, headers };
   const credentials = `${decodeURIComponent(proxy.username)}:${decodeURIComponent(proxy.password)}`;
   const shown = proxy.username !== "" && {
     "proxy-authorization": `Basic ${Buffer.from(credentials).toString("base64")}`,
   };
-  return { where: at(proxy), before: target.origin, headers: { ...headers, ...shown } };
+  return { where: at(proxy), before: `${target.origin}${path}`, headers: { ...headers, ...shown } };
 }
 
 const PARTS_MAX = 1_024;
@@ -182,13 +202,20 @@ export function collect(response: IncomingMessage, maxBytes: number): Promise<Bu
 const IDLE_MS = 2_000;
 const IDLE_CONNECTIONS_MAX = 16;
 
+/** Only idle connections are closed for being idle; a pending request has its own deadline. */
+const AGENT_OPTIONS: AgentOptions = {
+  keepAlive: true,
+  maxFreeSockets: IDLE_CONNECTIONS_MAX,
+  scheduling: "lifo",
+  timeout: IDLE_MS,
+};
+
 class AioAgent extends Agent {
   readonly #connect: (() => Promise<Socket>) | null;
 
   /** `connect` makes connections where an address alone is not enough. */
   constructor(connect: (() => Promise<Socket>) | null) {
-    // Only idle connections are closed for being idle; a pending request has its own deadline.
-    super({ keepAlive: true, maxFreeSockets: IDLE_CONNECTIONS_MAX, scheduling: "lifo", timeout: IDLE_MS });
+    super(AGENT_OPTIONS);
     this.#connect = connect;
   }
 
