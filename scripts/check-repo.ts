@@ -15,6 +15,8 @@ import { ROOT } from "./runtime.mjs";
 const MAX_LINES = 400;
 const PROVIDER = "packages/fleet/src/provider.ts";
 const PROVIDER_MAX_LINES = 300;
+/** Written from the schema of the configuration, which is short enough. */
+const GENERATED = "packages/fleet/src/config/fleet-config.ts";
 const EMPTY_NAMES = new Set(["utils", "common", "helpers", "managers", "services", "core"]);
 
 /** Files that may use the system's time and randomness. A backend joins the list when its engine is real. */
@@ -52,7 +54,7 @@ else console.log(`repository: ${files.length} files, all rules hold`);
 
 function* checkLengths(): Generator<string> {
   if (!files.includes(PROVIDER)) yield `${PROVIDER}: missing`;
-  for (const path of files.filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts"))) {
+  for (const path of files.filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && file !== GENERATED)) {
     const max = path === PROVIDER ? PROVIDER_MAX_LINES - 1 : MAX_LINES;
     const count = read(path).trimEnd().split("\n").length;
     if (count > max) yield `${path}: ${count} lines, at most ${max}`;

@@ -103,7 +103,10 @@ describe("a backend and a store that are added to the registry", () => {
     });
     const schema = z.toJSONSchema(configSchemaOf(registry), { io: "input", unrepresentable: "any" });
     expect(schema.properties).toMatchObject({
-      backend: { enum: ["local", "docker", "remote", "memory", "toy"], description: expect.stringContaining("`toy`: a toy.") },
+      backend: {
+        enum: ["local", "docker", "remote", "memory", "toy"],
+        description: expect.stringContaining("`toy`: a toy."),
+      },
       toy: { properties: { colour: { default: "red", description: "The colour." } } },
       store: {
         properties: { type: { enum: [...Object.keys(STORES), "toy"] }, address: { description: "Its address." } },

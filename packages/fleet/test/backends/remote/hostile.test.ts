@@ -89,7 +89,10 @@ describe("its answers", () => {
     ["a redirect", (_, response) => void response.writeHead(302, { location: "http://127.0.0.1:1/" }).end()],
     [
       "a cut",
-      (_, response) => void response.writeHead(200, { "content-length": "100" }).write("{") || response.destroy(),
+      (_, response) => {
+        response.writeHead(200, { "content-length": "100" }).write("{");
+        response.destroy();
+      },
     ],
     ["a broken connection", (_, response) => void response.destroy()],
   ])("that are wrong are none: %s", async (_name, wrong) => {
