@@ -129,6 +129,10 @@ export class SharedWorkspaces implements PodWorkspaces {
     return this.volume.call("purge", [spot], { deadlineMs: LONG_MS });
   }
 
+  emptyHome(spot: WorkspaceSpot): Promise<void> {
+    return this.volume.call("emptyHome", [spot], { deadlineMs: LONG_MS });
+  }
+
   async sweep(isKnown: (leftover: Leftover) => Promise<boolean>): Promise<void> {
     const known: string[] = [];
     for (const slot of await this.volume.call("openSlots", [])) {
