@@ -48,6 +48,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   [`GET ${T}`]: { id: "getThread" },
   [`GET ${T}/explain`]: { id: "explainThread" },
   [`POST ${T}/stop`]: { id: "stopThread" },
+  [`POST ${T}/home/reset`]: { id: "resetHome" },
   [`DELETE ${T}`]: { id: "deleteThread" },
   [`POST ${T}/branch`]: { id: "branchThread" },
   [`POST ${T}/leases`]: { id: "acquireLease" },

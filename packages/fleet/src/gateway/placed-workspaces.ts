@@ -5,8 +5,9 @@
  * see the file.
  *
  * Invariants
- * - Files of a thread are used on this disk only while its sandbox's record names this host's engine.
- * - A thread that has no record gets one first, with a lease: that settles it on an engine, here if it is new. One that
+ * - Files of a thread are used on this disk only if the store says that the thread lives on this host's engine. It then
+ *   stays there, with or without a sandbox, until it is purged.
+ * - A thread that lives nowhere yet gets a sandbox first, with a lease: that settles it, here if it is new. One that
  *   lives elsewhere is refused with `thread_elsewhere`, which names the gateways to ask, before anything is read.
  * - A caller that goes away while the thread is settled leaves no place in the fleet's queue.
  */

@@ -109,6 +109,18 @@ describe.skipIf(!hasBubblewrap)("commands on real sandboxes (skipped where bubbl
     expect((await cli("ls", "t1:uploads/")).stdout).toContain("/mnt/user-data/uploads/local.bin");
     expect((await cli("rm", "-t", "t1")).stdout).toContain("its files are kept");
     expect((await cli("exec", "-t", "t1", "--", "cat note")).stdout).toBe("kept\n");
+    await cli("exec", "-t", "t1", "--", "echo planted > ~/.bashrc");
+    const reset = await cli("home", "reset", "-t", "t1");
+    expect(reset).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^The home of thread t1 is empty\. Gone are /),
+    });
+    expect((await cli("exec", "-t", "t1", "--", "cat ~/.bashrc note")).stdout).toBe("kept\n");
+    expect(JSON.parse((await cli("home", "reset", "-t", "t1", "--json")).stdout)).toEqual({
+      thread: "t1",
+      outcome: "stopped",
+    });
+    expect(await cli("home", "reset", "-t", "no-such-thread")).toMatchObject({ code: 1 });
     expect((await cli("rm", "-t", "t1", "--purge")).stdout).toContain("its files are removed");
     expect((await cli("exec", "-t", "t1", "--", "ls")).stdout).toBe("");
   }, 120_000);

@@ -83,6 +83,23 @@ describe("threads", () => {
     expect(await run(alice, "stopped", "cat note")).toMatchObject({ stdout: "kept\n" });
   });
 
+  test("resetting the home keeps the workspace, and is refused while another key holds the sandbox", async () => {
+    await run(alice, "reset", "echo kept > note; echo planted > ~/.bashrc");
+    expect(await clientOf(alice).resetHome("reset")).toEqual({ outcome: "stopped" });
+    expect(await run(alice, "reset", "cat ~/.bashrc; cat note")).toMatchObject({ stdout: "kept\n" });
+    expect(await clientOf(alice).resetHome("never-existed")).toEqual({ outcome: "absent" });
+    await run(alice, "reset", "echo planted > ~/.bashrc");
+    expect(await clientOf(bob).resetHome("reset")).toEqual({ outcome: "absent" });
+    await using lease = await clientOf(alice).acquire({ thread: "reset" });
+    const refusal = await clientOf(alice)
+      .resetHome("reset")
+      .catch((error: unknown) => error);
+    expect(isSandlotError(refusal, "sandbox_in_use")).toBe(true);
+    expect((await lease.sandbox.exec("cat ~/.bashrc")).stdout).toBe("planted\n");
+    expect(await clientOf(alice).resetHome("reset", { force: true })).toEqual({ outcome: "stopped" });
+    expect(await run(alice, "reset", "cat ~/.bashrc; cat note")).toMatchObject({ stdout: "kept\n" });
+  });
+
   test("that are in use are stopped by force only", async () => {
     await using _lease = await clientOf(alice).acquire({ thread: "held" });
     const refusal = await clientOf(alice)

@@ -238,6 +238,15 @@ export const FILE_ENTRIES: readonly Entry[] = [
     invalidPaths: (world) => [thread(world, "/stop?force=perhaps"), thread(world, "/stop?x=1")],
   },
   {
+    method: "POST",
+    url: "/v1/threads/:thread/home/reset",
+    who: "owner",
+    status: 200,
+    foreign: 200,
+    request: (world) => [thread(world, "/home/reset?force=true")],
+    invalidPaths: (world) => [thread(world, "/home/reset?force=perhaps"), thread(world, "/home/reset?x=1")],
+  },
+  {
     method: "GET",
     url: "/v1/sandboxes",
     who: "owner",
