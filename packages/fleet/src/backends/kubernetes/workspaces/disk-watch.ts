@@ -23,8 +23,6 @@ export interface WatchedSandbox extends WorkspaceKey {
 export interface DiskWatchOptions {
   readonly world: World;
   readonly files: Pick<HostWorkspaces, "measure">;
-  /** The volume's own account of its room. */
-  readonly room: () => Promise<{ readonly freeBytes: number; readonly totalBytes: number }>;
   readonly running: () => Promise<readonly WatchedSandbox[]>;
   readonly onHit: (sandboxId: SandboxId, because: string) => void;
   /** Ends a sandbox that is far over its limit. */
@@ -76,15 +74,6 @@ export class DiskWatch {
     }
   }
 
-  /** Refuses a new sandbox when the volume is nearly full. */
-  async checkRoom(): Promise<void> {
-    const { freeBytes, totalBytes } = await this.#options.room();
-    if (freeBytes >= totalBytes * FREE_SHARE) return;
-    const percent = ((freeBytes / totalBytes) * 100).toFixed(1);
-    const problem = `only ${percent} % of the workspaces volume is free: enlarge it, or delete threads`;
-    throw new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried: [], retryAfterMs: 30_000 });
-  }
-
   async #judge({ user, thread, sandboxId, diskBytes }: WatchedSandbox): Promise<void> {
     const usage = (await this.#options.files.measure?.({ user, thread }, FILES_MAX)) ?? null;
     if (usage === null || usage.bytes <= diskBytes) {
@@ -96,6 +85,20 @@ export class DiskWatch {
     this.#over.add(sandboxId);
     if (usage.bytes > diskBytes * END_FACTOR) await this.#options.end(sandboxId, because);
   }
+}
+
+/** Refuses a new sandbox when the volume is nearly full. */
+export function checkRoom({
+  freeBytes,
+  totalBytes,
+}: {
+  readonly freeBytes: number;
+  readonly totalBytes: number;
+}): void {
+  if (freeBytes >= totalBytes * FREE_SHARE) return;
+  const percent = ((freeBytes / totalBytes) * 100).toFixed(1);
+  const problem = `only ${percent} % of the workspaces volume is free: enlarge it, or delete threads`;
+  throw new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried: [], retryAfterMs: 30_000 });
 }
 
 function inMib(bytes: number): string {

@@ -11,6 +11,7 @@ import { threadKeyOf } from "../../../backend/labels.ts";
 import type { Owner } from "../../../host/workspaces/homes.ts";
 import { parseSlotName, placeOf, slotNameOf } from "../../../host/workspaces/layout.ts";
 import type { World } from "../../../world/world.ts";
+import { checkRoom } from "./disk-watch.ts";
 import type { Arrival, Leftover, PodSpec, PodVolume, PodWorkspaces } from "./pod-workspaces.ts";
 import { sharedFiles } from "./shared-files.ts";
 import { ARRIVED, homeName, VolumeLayout } from "./volume/layout.ts";
@@ -64,6 +65,7 @@ export class SharedWorkspaces implements PodWorkspaces {
   }
 
   async prepare(spec: PodSpec): Promise<PodVolume> {
+    checkRoom(await this.volume.call("room", []));
     const place = placeOf(spec);
     const { claimName } = this.#options;
     const { marker } = spec;
@@ -128,6 +130,10 @@ export class SharedWorkspaces implements PodWorkspaces {
 
   purge(spot: WorkspaceSpot): Promise<void> {
     return this.volume.call("purge", [spot], { deadlineMs: LONG_MS });
+  }
+
+  emptyHome(spot: WorkspaceSpot): Promise<void> {
+    return this.volume.call("emptyHome", [spot], { deadlineMs: LONG_MS });
   }
 
   async sweep(isKnown: (leftover: Leftover) => Promise<boolean>): Promise<void> {

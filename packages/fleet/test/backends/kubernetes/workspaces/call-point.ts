@@ -18,7 +18,7 @@ interface Around {
 const context = new AsyncLocalStorage<Around>();
 
 /** Every call that `work` makes to the volume passes through `around`. */
-export async function callingThrough<T>(around: Around, work: () => Promise<T>): Promise<T> {
+async function callingThrough<T>(around: Around, work: () => Promise<T>): Promise<T> {
   return context.run(around, work);
 }
 

@@ -143,6 +143,53 @@ describe.each(Object.entries(REPLAYS))("a gateway paused while %s", (_, replay) 
   );
 });
 
+it("a purge is a fence, too: an older generation moves, makes and empties nothing afterwards", async () => {
+  const ground = await VolumeGround.open();
+  try {
+    const key = ground.newKey();
+    const { spot } = await ground.slotFor(key);
+    const atHome = await spotAtHome(ground, key);
+    await ground.homeWith(key, "purged");
+    await ground.workspaces.purge(await spotAtHome(ground, key));
+    const { workspaces } = ground;
+    const late = [
+      workspaces.moveIn(spot),
+      workspaces.makeIn(spot),
+      workspaces.fence(key, atHome),
+      workspaces.purge(spot),
+    ];
+    for (const one of [...late, workspaces.emptyHome(atHome)]) expect(await outcomeOf(one)).toBe("stale_generation");
+    expect([await ground.note(key), ground.notes()]).toEqual([null, []]);
+  } finally {
+    ground.dispose();
+  }
+});
+
+it("the kept home is emptied, and a gateway that was paused empties no later one", async () => {
+  for (let call = 1, isOver = false; !isOver; call++) {
+    expect(call).toBeLessThan(CALLS_MAX);
+    const ground = await VolumeGround.open();
+    try {
+      const key = ground.newKey();
+      const spot = await spotAtHome(ground, key);
+      await ground.workspaces.fence(key, spot);
+      const note = () => join(ground.homePath(key), ".home", "note");
+      writeFileSync(note(), "before");
+      const paused = pauseBefore(call, () => outcomeOf(ground.peer().emptyHome(spot)));
+      isOver = (await paused.reached) === "ended";
+      await ground.workspaces.emptyHome(spot);
+      expect(ground.notes()).toEqual([]);
+      await ground.workspaces.fence(key, await spotAtHome(ground, key));
+      writeFileSync(note(), "later");
+      paused.resume();
+      expect(HARMLESS).toContain(await paused.outcome);
+      expect(ground.notes(), `paused before call ${call}`).toEqual(["later"]);
+    } finally {
+      ground.dispose();
+    }
+  }
+});
+
 /** A later generation uses the thread, and writes its own note over what it found. */
 async function laterUse(ground: VolumeGround, key: Owner, where: string): Promise<WorkspaceSpot> {
   if (where === "in a blank") {

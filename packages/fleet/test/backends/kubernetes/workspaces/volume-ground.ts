@@ -111,9 +111,12 @@ export class VolumeGround {
 
   /** Every file called `note` outside the trash, with its content: all existing data. */
   notes(): string[] {
-    const found = globSync(["t/**/note", "s/**/note", "released/**/note", "quarantine/**/note", "new/**/note"], {
-      cwd: this.root,
-    });
+    const found = globSync(
+      ["t/**/note", "t/*/*/.home/note", "s/**/note", "released/**/note", "quarantine/**/note", "new/**/note"],
+      {
+        cwd: this.root,
+      },
+    );
     return found.map((path) => readFileSync(join(this.root, path), "utf8")).sort();
   }
 

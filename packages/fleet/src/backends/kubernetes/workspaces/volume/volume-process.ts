@@ -141,7 +141,10 @@ export class VolumeProcess {
   #heard(message: FromVolume): void {
     this.#heardAt = this.#options.world.monotonicMs();
     if ("ready" in message) return;
-    if ("problem" in message) return this.#options.onProblem?.(message.problem);
+    if ("problem" in message) {
+      this.#options.onProblem?.(message.problem);
+      return;
+    }
     const pending = this.#pending.get(message.id);
     if (pending === undefined) return;
     pending.timer.cancel();
@@ -189,7 +192,10 @@ export class VolumeProcess {
     const { world } = this.#options;
     const heardAt = this.#heardAt;
     const leftMs = heardAt + this.#deadlineMs - world.monotonicMs();
-    if (leftMs <= 0) return this.#end(error);
+    if (leftMs <= 0) {
+      this.#end(error);
+      return;
+    }
     const check = () => this.#heardAt === heardAt && this.#endIfSilent(child, error);
     world.timer(Math.ceil(leftMs), check, { background: true });
   }

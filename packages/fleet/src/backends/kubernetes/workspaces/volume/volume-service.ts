@@ -50,6 +50,7 @@ export class VolumeService {
   moveHome = (spot: WorkspaceSpot): Promise<void> => this.#volume.moveHome(spot);
   quarantine = (spot: WorkspaceSpot): Promise<void> => this.#volume.quarantine(spot);
   purge = (spot: WorkspaceSpot): Promise<void> => this.#volume.purge(spot);
+  emptyHome = (spot: WorkspaceSpot): Promise<void> => this.#volume.emptyHome(spot);
   owners = (): Promise<readonly Owner[]> => this.#volume.owners();
   latestGeneration = (): Promise<number> => this.#volume.latestGeneration();
   prepareSlot = (slot: string): Promise<void> => this.#volume.prepareSlot(slot);

@@ -63,6 +63,7 @@ export class VolumeSlots {
       // Its answer may have been lost; or another call has made the slot.
       if (isMissing(error) && (await statOrNull(join(this.#layout.slot(slot), `made.${nonce}`))) !== null) return;
       this.#trash.throwAway(draft, "draft");
+      await this.#trash.empty("draft");
       if (!isTaken(error)) throw error;
       if ((await this.tenant(slot)) !== null) throw new SandlotError("file_exists", { path: `slot:${slot}` });
     }

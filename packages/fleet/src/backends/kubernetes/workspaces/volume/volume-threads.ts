@@ -128,6 +128,12 @@ export class VolumeThreads {
     await moveTo(draft, this.#layout.home(thread, `made.${nonce}`), ino);
   }
 
+  /** Removes what was made aside and is not needed. */
+  async discard(draft: string): Promise<void> {
+    this.#trash.throwAway(draft, "draft");
+    await this.#trash.empty("draft");
+  }
+
   /** An empty workspace, made aside: `at` is its path. */
   async draftTree(): Promise<{ readonly at: string; readonly inode: bigint }> {
     const at = this.#layout.draft(this.#world.randomHex(8));
@@ -144,7 +150,7 @@ export class VolumeThreads {
       return true;
     } catch (error) {
       if (isMissing(error) && (await statOrNull(target))?.ino === inode) return true;
-      this.#trash.throwAway(at, "draft");
+      await this.discard(at);
       if (isTaken(error)) return false;
       throw error;
     }
@@ -160,7 +166,7 @@ export class VolumeThreads {
     const [first] = made;
     const isRenamed = first !== undefined && (await ifThere(() => rename(this.#layout.home(thread, first), target)));
     // A purged thread keeps no name.
-    if (isRenamed) await truncate(target);
+    if (isRenamed) await ifThere(() => truncate(target));
     else await record(target);
   }
 
@@ -250,7 +256,7 @@ export class VolumeThreads {
       return true;
     } catch (error) {
       if (isMissing(error) && (await statOrNull(this.#layout.home(thread, `made.${nonce}`))) !== null) return true;
-      this.#trash.throwAway(draft, "draft");
+      await this.discard(draft);
       if (isTaken(error)) return false;
       throw error;
     }

@@ -59,7 +59,8 @@ export async function markArrival(workspace: string, nonce: string, trash: Trash
       await file.close();
     }
     const target = fdPath(directory.fd, ARRIVED);
-    if ((await moveTo(draft, target, inode)) === "done") return;
+    // Otherwise it is in place, or another gateway that sends the same workspace has put its own there since.
+    if ((await moveTo(draft, target, inode)) !== "taken") return;
     // A directory has the name.
     trash.throwAway(target, "planted");
     await rename(draft, target);

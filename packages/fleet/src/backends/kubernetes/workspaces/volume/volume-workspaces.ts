@@ -15,7 +15,8 @@
  */
 
 import { chmod, mkdir } from "node:fs/promises";
-import { type Generation, SandlotError, type ThreadKey } from "@sandlot/contract";
+import { join } from "node:path";
+import { type Generation, HOME_DIRECTORY, SandlotError, type ThreadKey } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../../backend/backend.ts";
 import { threadKeyOf } from "../../../../backend/labels.ts";
 import { WorkspaceHandle } from "../../../../host/workspaces/handle.ts";
@@ -148,7 +149,7 @@ export class VolumeWorkspaces implements Workspaces {
     try {
       await this.#send(thread, spot, free, draft);
     } catch (error) {
-      this.trash.throwAway(draft.at, "draft");
+      await this.threads.discard(draft.at);
       throw error;
     }
   }
@@ -180,7 +181,11 @@ export class VolumeWorkspaces implements Workspaces {
     await this.slots.dropIfOver(slot);
   }
 
-  async purge(spot: WorkspaceSpot): Promise<void> {
+  purge(spot: WorkspaceSpot): Promise<void> {
+    return this.#step(spot.place, () => this.#purge(spot));
+  }
+
+  async #purge(spot: WorkspaceSpot): Promise<void> {
     const { thread, slot } = keysOf(spot);
     const records = await this.threads.read(thread);
     records?.checkFence(spot);
@@ -206,6 +211,20 @@ export class VolumeWorkspaces implements Workspaces {
     }
     for (const one of used) if ((await this.slots.state(one)) === "released") await this.slots.dropIfOver(one);
     await this.trash.empty(thread);
+  }
+
+  /** By its full name, which a later generation changes: a paused gateway misses it. */
+  emptyHome(spot: WorkspaceSpot): Promise<void> {
+    return this.#step(spot.place, async () => {
+      const { thread } = keysOf(spot);
+      const records = await this.threads.read(thread);
+      records?.checkFence(spot);
+      const home = await this.#currentHome(thread, records);
+      if (home === null) return;
+      this.trash.throwAway(join(this.layout.home(thread, home.name), HOME_DIRECTORY), thread);
+      repairTree(this.layout.home(thread, home.name), null);
+      await this.trash.empty(thread);
+    });
   }
 
   /** For a blank: an empty `/mnt` that a workspace can be moved into later. */
