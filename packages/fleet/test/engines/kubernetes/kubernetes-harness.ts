@@ -8,7 +8,7 @@ import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import { ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
+import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
 import { parseRef } from "../../../src/backends/kubernetes/pod/names.ts";
