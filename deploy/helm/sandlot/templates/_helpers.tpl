@@ -23,11 +23,6 @@ sandlot.dev/role: {{ .role }}
 {{- default (printf "%s-workspaces" (include "sandlot.name" .)) .Values.workspaces.existingClaim -}}
 {{- end }}
 
-{{/* Kubernetes gives every later pod the address of a Service in a variable: sandboxes have no name server to ask. */}}
-{{- define "sandlot.egressVariable" -}}
-{{- printf "%s_EGRESS_SERVICE_HOST" (include "sandlot.name" . | upper | replace "-" "_") -}}
-{{- end }}
-
 {{- define "sandlot.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
