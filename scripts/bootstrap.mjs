@@ -47,6 +47,11 @@ const SYSTEM_PACKAGES = [
   { name: "openssl", command: "openssl", neededBy: "the tests of certificates", for: TESTED },
   { name: "python3", command: "python3", neededBy: "the probes of the escape list", for: TESTED },
   { name: "python3-pip", command: "pip3", neededBy: "the test of generated clients", for: ["engines"] },
+  { name: "python3-venv", file: "/usr/share/doc/python3-venv", neededBy: "the tests of installers", for: WITH_ENGINES },
+  { name: "pipx", file: "/usr/bin/pipx", neededBy: "the same tests", for: WITH_ENGINES },
+  // Sandboxes see only what is below /usr.
+  { name: "cargo", file: "/usr/bin/cargo", neededBy: "the same tests", for: WITH_ENGINES },
+  { name: "golang-go", command: "go", neededBy: "the same tests", for: WITH_ENGINES },
   { name: "perl", command: "perl", neededBy: "the servers that run inside sandboxes in the suite", for: TESTED },
   {
     name: "gcc",

@@ -14,6 +14,7 @@ const SHORT = {
   "docs/guides/mcp.md": "MCP",
   "docs/guides/tools.md": "Tools",
   "docs/guides/network.md": "Network",
+  "docs/guides/home.md": "Home directory",
   "docs/guides/gateway.md": "Gateway",
   "docs/guides/several-gateways.md": "Several gateways",
   "docs/LIFECYCLE.md": "Lifecycle",

@@ -28,6 +28,6 @@ const configuration = {
   listen: key === null ? { host: "127.0.0.1", port: 0 } : everywhere,
   ...(key === null && { aioListen: everywhere }),
   ownsPidNamespace: true,
-  environment: { HOME: "/home/sandbox", ...environment },
+  environment: { HOME: "/mnt/user-data/.home", ...environment },
 };
 process.stdout.write(JSON.stringify(configuration));

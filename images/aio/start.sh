@@ -2,6 +2,8 @@
 # The entry of sandlot/aio: the container's settings become the daemon's configuration, and this shell becomes the
 # supervisor.
 set -eu
+# The home is missing where the whole workspace is mounted. A workspace that cannot be written has none; commands say so.
+mkdir -p /mnt/user-data/.home || echo "sandlot/aio: there is no home directory" >&2
 configuration=$(/usr/local/bin/node /opt/sandlot/configuration.cjs)
 # The daemon itself runs with its own environment; commands get the container's, which the configuration holds. From
 # here on the first process and the daemon are closed to commands: a loader that may be executed and not read runs both.

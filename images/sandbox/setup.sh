@@ -5,7 +5,12 @@ set -eu
 
 # A container started by hand runs as an unprivileged account. Sandlot itself sets the account of a workspace.
 groupadd --gid 1000 sandbox
-useradd --uid 1000 --gid 1000 --create-home --shell /bin/bash sandbox
+useradd --uid 1000 --gid 1000 --home-dir /mnt/user-data/.home --no-create-home --shell /bin/bash sandbox
+# The home is a part of the workspace. Without Sandlot it is this directory; with it, the thread's own is mounted here.
+mkdir -p /mnt/user-data/.home
+chown 1000:1000 /mnt/user-data /mnt/user-data/.home
+chmod 0700 /mnt/user-data/.home
+ln -s /mnt/user-data/.home /home/sandbox
 
 ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
 ln -s ../lib/node_modules/npm/bin/npx-cli.js /usr/local/bin/npx

@@ -47,7 +47,8 @@ export function startBuild() {
   if (build !== null || obstacle() !== null) return;
   mkdirSync(join(ROOT, ".cache"), { recursive: true });
   const log = createWriteStream(LOG);
-  const parts = process.env.SANDLOT_TEST_CLUSTER_ADDONS === "0" ? ["kube", "deb", "images"] : ["kube", "deb", "images", "addons"];
+  const parts =
+    process.env.SANDLOT_TEST_CLUSTER_ADDONS === "0" ? ["kube", "deb", "images"] : ["kube", "deb", "images", "addons"];
   const child = spawn("nice", ["-n", "15", join(HERE, "build.sh"), ...parts], {
     env: { ...process.env, ADDONS: "netpol" },
     stdio: ["ignore", "pipe", "pipe"],
@@ -81,7 +82,11 @@ export async function clusterStep(runTests) {
   if (code !== 0) return notBuilt(`the build failed with exit code ${code}; ${LOG} has its output`);
   const image = makeImage();
   if (image !== null) return notBuilt(image);
-  const up = spawnSync(join(HERE, "up.sh"), { timeout: UP_MS, encoding: "utf8", env: { ...process.env, KUBE_DNS: "0" } });
+  const up = spawnSync(join(HERE, "up.sh"), {
+    timeout: UP_MS,
+    encoding: "utf8",
+    env: { ...process.env, KUBE_DNS: "0" },
+  });
   process.stdout.write(up.stdout ?? "");
   if (up.status !== 0) {
     down();

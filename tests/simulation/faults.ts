@@ -89,6 +89,7 @@ export const FAULT_KINDS = [
   "row-commit-late",
   "row-cursor-too-old",
   "store-rewound",
+  "store-clock-stepped",
   "rewind-noticed",
 ] as const;
 /** The first of the later kinds. */

@@ -41,9 +41,13 @@ const HOSTS = ["north", "south", "east"] as const;
 /** Hosts of a run with one engine. */
 const HOSTS_OF_ONE = 2;
 
-/** Allowed errors of opening a fleet. */
 /** The last writes that a failover may lose. */
 const REWIND_MAX_MS = 2_000;
+/** How far the clock of a store's server is set. */
+const CLOCK_STEPS_MS = [-60_000, -2_500, 2_500, 60_000];
+/** Only without failovers: a server remembers commits for minutes, and tells a loss by them. */
+const HOURS_MS = [-3_600_000, 3_600_000];
+/** Allowed errors of opening a fleet. */
 const OPENING_ERRORS: ReadonlySet<string> = new Set(["store_unavailable", "create_failed", "engine_unavailable"]);
 
 /** Thrown by a listener on purpose. */
@@ -137,11 +141,26 @@ export class Simulation {
     }
     for (const [index, host] of this.hosts.entries()) this.#engineOf.set(host, ofHosts?.[index] ?? first);
     this.#store = { ...shared, tables, audit: checks, outage: this.outage, partitions };
-    const { isRows, mayRewind, random: rowRandom } = drawRows(seed, isShared);
+    const { isRows, mayRewind, isClockSet, random: rowRandom } = drawRows(seed, isShared);
     const newEpoch = () => rowRandom.hex(16);
     this.#rows = isRows ? new SimRows({ tables, audit: checks, findings, truth, trace, newEpoch, mayRewind }) : null;
     if (isRows) truth.clockLagMs = 0.6 * sessionLifetimeMs;
     if (mayRewind) this.#rewindLater(rowRandom);
+    if (isClockSet)
+      this.#setClockLater(new Random(seed, 14), mayRewind ? CLOCK_STEPS_MS : [...CLOCK_STEPS_MS, ...HOURS_MS]);
+  }
+
+  /** Now and then the clock of the store's server is set, by seconds or by an hour. */
+  #setClockLater(random: Random, stepsMs: readonly number[]): void {
+    this.scheduler.after(random.between(5_000, 60_000), () => {
+      if (this.faults.healed) return;
+      const byMs = random.pick(stepsMs);
+      this.trace.add("store", "clock set", () => `by ${byMs} ms`);
+      this.faults.count("store-clock-stepped");
+      this.truth.tables.stepClock(byMs);
+      this.truth.storeClockSetAt = this.scheduler.now;
+      this.#setClockLater(random, stepsMs);
+    });
   }
 
   /** Now and then the database fails over to a replica that lacks the last writes. */

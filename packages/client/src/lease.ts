@@ -45,6 +45,9 @@ export interface LeaseParts {
   readonly onReleased?: (() => Promise<unknown>) | null;
 }
 
+/** Whether the home was kept depends on the blueprint. */
+const WORKSPACE_LEFT: Recovery = { ...RESTORED, survived: ["workspace"] };
+
 export class ClientLease implements AsyncDisposable {
   readonly id: LeaseId;
   readonly purpose: string;
@@ -160,7 +163,7 @@ export class ClientLease implements AsyncDisposable {
     await this.#renew();
     // A gateway that did not give this lease does not know; a crash leaves the workspace.
     if (this.#lost === null && generation > this.#generation)
-      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: RESTORED });
+      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: WORKSPACE_LEFT });
   }
 
   #moved({ generation, sandboxId, recovery }: NonNullable<LeaseRenewal["present"]>): void {

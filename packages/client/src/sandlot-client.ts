@@ -124,6 +124,16 @@ export class SandlotClient {
     return this.#transport.json(destroyReplySchema, { method: "POST", path, query, repeatable: true });
   }
 
+  /**
+   * Empties the thread's home: installed programs, caches, dotfiles. Ends its sandbox, and keeps the workspace.
+   * `sandbox_in_use` while others hold it, unless forced.
+   */
+  resetHome(thread: string, options: { readonly force?: boolean } = {}): Promise<DestroyReply> {
+    const path = `/v1/threads/${encodeURIComponent(thread)}/home/reset`;
+    const query = { force: options.force ?? false };
+    return this.#transport.json(destroyReplySchema, { method: "POST", path, query, repeatable: true });
+  }
+
   /** The user's threads, with and without a sandbox; all users' for an operator that acts for no user. */
   async listThreads(): Promise<readonly ThreadSummary[]> {
     const all: ThreadSummary[] = [];

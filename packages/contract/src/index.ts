@@ -9,6 +9,7 @@ export * from "./errors.ts";
 export * from "./events.ts";
 export * from "./file-mode.ts";
 export * from "./file-text.ts";
+export * from "./home.ts";
 export * from "./http/index.ts";
 export * from "./ids.ts";
 export * from "./open-enum.ts";

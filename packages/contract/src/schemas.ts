@@ -33,8 +33,15 @@ export const recoverySchema = z
 /** What happened to a thread's state between its last use and this lease. */
 export type Recovery = Immutable<z.infer<typeof recoverySchema>>;
 
-/** The recovery of a new sandbox with the kept workspace. */
+/** The recovery of a new sandbox with the kept workspace and the home in it. */
 export const RESTORED: Recovery = {
+  kind: "restored",
+  lost: ["processes", "temporary files"],
+  survived: ["installed packages", "workspace"],
+};
+
+/** The same where the home is temporary. */
+export const RESTORED_WITHOUT_HOME: Recovery = {
   kind: "restored",
   lost: ["processes", "temporary files", "installed packages"],
   survived: ["workspace"],

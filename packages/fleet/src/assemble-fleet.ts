@@ -68,6 +68,14 @@ function whose(sandboxId: SandboxId, slots: Slots) {
   return { sandboxId, generation, user: slot?.user ?? null, thread: slot?.thread ?? null };
 }
 
+function noMounts(backend: string): SandlotError {
+  return new SandlotError("capability_missing", {
+    backend,
+    capability: "mounts",
+    neededBy: "the mounts of an acquire",
+  });
+}
+
 /** Builds a fleet from open parts. Closing the fleet closes them. */
 export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const { settings, world } = given;
@@ -212,13 +220,21 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     instanceId: instance,
     events: bus,
     remoteLeases: desk,
-    acquire: (request) => (isTracing() ? tracedAcquire(provider, request) : provider.acquire(request)),
+    acquire: (request) => {
+      if ((request?.mounts?.length ?? 0) > 0 && !backend.capabilities.has("mounts"))
+        return Promise.reject(noMounts(backend.name));
+      return isTracing() ? tracedAcquire(provider, request) : provider.acquire(request);
+    },
     warm: (request) => provider.warm(request),
     about: (blueprint = "default") => sandboxAbout(settings, backend, blueprint),
     get: (sandboxId) => provider.get(sandboxId as SandboxId),
     async destroy(key, options) {
       open("destroy");
       return destroyer.destroy(key, options);
+    },
+    async resetHome(key, options) {
+      open("resetHome");
+      return destroyer.resetHome(key, options);
     },
     async destroyBlank(sandboxId, options) {
       open("destroy");

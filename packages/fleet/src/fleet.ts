@@ -25,6 +25,7 @@ import type {
   ThreadSummary,
   UserId,
 } from "@sandlot/contract";
+import type { Blueprint } from "./backend/blueprint.ts";
 
 export { ENTRIES_MAX, type SharedEntries } from "./store/entries.ts";
 
@@ -38,6 +39,12 @@ export interface Fleet extends AsyncDisposable {
   get(sandboxId: SandboxId | string): Sandbox | undefined;
   /** Ends a thread's sandbox. Refused while others hold it unless forced. With `purge` the workspace goes too. */
   destroy(key: ThreadKeyInput, options?: DestroyOptions): Promise<DestroyOutcome>;
+  /**
+   * Empties a thread's kept home: installed programs, caches, dotfiles. Ends its sandbox, with processes and temporary
+   * files, because a home never changes under one. Refused while others hold it unless forced. `absent`: the thread has
+   * no files.
+   */
+  resetHome(key: ThreadKeyInput, options?: ResetHomeOptions): Promise<DestroyOutcome>;
   /** Ends a blank by its id, because a blank has no thread. The pool refills if it is below its target. */
   destroyBlank(
     sandboxId: SandboxId | string,
@@ -98,6 +105,12 @@ export interface AcquireRequest {
   readonly signal?: AbortSignal;
   /** Time limit for all steps together. Default `acquireTimeoutMs`. */
   readonly timeoutMs?: number;
+  /**
+   * Host directories for a sandbox that this acquire makes, beside those of its blueprint. One at the place of a
+   * configured mount replaces that. A present sandbox with others is `blueprint_mismatch`; one that is made again after
+   * a crash has the blueprint's mounts only.
+   */
+  readonly mounts?: Blueprint["mounts"];
   /** Makes this a remote lease: a row in the store that expires when it is not renewed for this long. */
   readonly ttlMs?: number;
 }
@@ -138,6 +151,8 @@ export interface DestroyOptions {
   /** How long to wait for the engine's confirmation before answering `stopping`. */
   readonly timeoutMs?: number;
 }
+
+export type ResetHomeOptions = Omit<DestroyOptions, "purge">;
 
 /** `stopping`: the sandbox will end, but the engine has not confirmed it yet. */
 export type DestroyOutcome = "absent" | "stopped" | "stopping";

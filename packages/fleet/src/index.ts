@@ -12,6 +12,7 @@ export type {
   FleetEvents,
   Lease,
   RemoteLeases,
+  ResetHomeOptions,
   ThreadKeyInput,
   WarmRequest,
 } from "./fleet.ts";

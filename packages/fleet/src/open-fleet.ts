@@ -13,6 +13,7 @@ import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./
 import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet, SharedEntries } from "./fleet.ts";
+import { StoreSteps } from "./observe/store-steps.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
 
@@ -30,6 +31,8 @@ export interface FleetAndHost {
   readonly hostWorkspaces: HostWorkspaces | null;
   /** What the store's gateways share; `null` where the store is one host's. */
   readonly entries: SharedEntries | null;
+  /** The steps of a store on the network; none of any other. */
+  readonly storeSteps: StoreSteps;
 }
 
 export interface OpenOptions {
@@ -46,12 +49,13 @@ export async function openFleetAndHost(
   const settings = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();
   const store = await storeEntry(registry, settings.store).open(settings.store, world);
+  const storeSteps = new StoreSteps(store, world);
   try {
     const backend = await openBackend(settings, world, registry);
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     const advertised = address === undefined ? {} : { address };
     const fleet = await assembleFleet({ settings, world, store, backend, ...advertised });
-    return { fleet, settings, hostWorkspaces, entries: store.entries };
+    return { fleet, settings, hostWorkspaces, entries: store.entries, storeSteps };
   } catch (error) {
     await store.close();
     throw error;

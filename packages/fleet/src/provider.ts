@@ -45,7 +45,7 @@ import type { LeaseController, LeaseHandle } from "./lifecycle/hold/lease.ts";
 import type { LeaseParams, Leases } from "./lifecycle/hold/leases.ts";
 import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { reasonNotToKeep } from "./lifecycle/hold/retention.ts";
-import { type Patience, patienceOf, SharedOpens } from "./lifecycle/hold/shared-opens.ts";
+import { type Patience, type Progress, patienceOf, SharedOpens } from "./lifecycle/hold/shared-opens.ts";
 import { causeOf, type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
@@ -82,8 +82,6 @@ const RELEASE_PATIENCE_MS = 5_000;
 export class Provider implements LeaseController {
   readonly #parts: ProviderParts;
   readonly #opens: SharedOpens;
-  /** The current step of each opening, for the timeout error of a waiting caller. */
-  readonly #stages = new Map<string, string>();
   #closed = false;
 
   constructor(parts: ProviderParts) {
@@ -101,16 +99,17 @@ export class Provider implements LeaseController {
       return this.#lease(held, params, order, "held");
     }
     const take = (slot: Slot) => this.#lease(slot, params, order, slot.used ? "held" : slot.origin);
-    const patience = this.#patience(params, request.signal);
+    const patience = patienceOf(world, params.timeoutMs, request.signal);
     const lease = await this.#join(params, patience, take);
     if (params.ttlMs === null) return lease;
-    return this.#within(patience, (signal) => leases.granted(lease, signal));
+    return this.#granting(patience, (signal) => leases.granted(lease, signal));
   }
 
   async warm(request: WarmRequest): Promise<void> {
+    const { settings, world } = this.#parts;
     this.#refuseIfClosed("warm");
-    const params = parseAcquireParams(request, this.#parts.settings, () => parseThreadId(undefined));
-    await this.#join(params, this.#patience(params, request.signal), (slot) => {
+    const params = parseAcquireParams(request, settings, () => parseThreadId(undefined));
+    await this.#join(params, patienceOf(world, params.timeoutMs, request.signal), (slot) => {
       refuseMismatch(slot.record, params);
       slot.warmed = true;
     });
@@ -143,19 +142,19 @@ export class Provider implements LeaseController {
 
   /** The next generation for a lease whose sandbox is gone. All leases of a lost slot share one opening. */
   async restart(lease: LeaseHandle): Promise<Slot> {
-    const { settings, leases } = this.#parts;
+    const { settings, world, leases } = this.#parts;
     const lost = lease.slot;
     this.#refuseIfClosed("exec");
     const reason = (await lost.loss) ?? "crashed";
     // A sandbox that was destroyed on purpose stays destroyed.
     if (!settings.autoRestart || reason === "destroyed" || reason === "expired") throw sandboxLost(lost, reason);
     const params = paramsOfRestart(lost, settings);
-    const patience = this.#patience(params, undefined);
+    const patience = patienceOf(world, params.timeoutMs, undefined);
     const slot = await this.#join(params, patience, (next) => {
       refuseMismatch(next.record, params);
       return leases.move(lease, next);
     });
-    await this.#within(patience, () => leases.grant(lease));
+    await this.#granting(patience, () => leases.grant(lease));
     return slot;
   }
 
@@ -182,67 +181,66 @@ export class Provider implements LeaseController {
     const key = keyOf(params);
     while (true) {
       this.#refuseIfClosed("acquire");
-      const open = (opening: AbortSignal) => this.#open(params, key, opening);
-      const taken = await this.#opens
-        .join(key, patience, open, (slot) => (slot.isOpen() ? { value: take(slot) } : null))
-        .catch((error: unknown) => lookAgainUnless(params.existing, error));
-      if (taken !== null) return taken.value;
+      const open = (opening: AbortSignal, progress: Progress) => this.#open(params, progress, opening);
+      try {
+        const taken = await this.#opens.join(key, patience, open, (slot) =>
+          slot.isOpen() ? { value: take(slot) } : null,
+        );
+        if (taken !== null) return taken.value;
+      } catch (error) {
+        lookAgainUnless(params.existing, error);
+      }
     }
   }
 
-  async #open(params: AcquireParams, key: string, signal: AbortSignal): Promise<Slot> {
+  async #open(params: AcquireParams, progress: Progress, signal: AbortSignal): Promise<Slot> {
     const { changes } = this.#parts;
-    try {
-      const slot = await this.#look(params, key, signal);
-      if (slot !== LOOK_AGAIN) return slot;
-      // The store is watched only while a caller waits.
-      return await changes.listening(async () => {
-        for (let rounds = 0; ; rounds += 1) {
-          const count = changes.count();
-          const later = await this.#look(params, key, signal);
-          if (later !== LOOK_AGAIN) return later;
-          await changes.after(count, signal, rounds);
-        }
-      });
-    } finally {
-      this.#stages.delete(key);
-    }
+    const slot = await this.#look(params, progress, signal);
+    if (slot !== LOOK_AGAIN) return slot;
+    // The store is watched only while a caller waits.
+    return changes.listening(async () => {
+      for (let rounds = 0; ; rounds += 1) {
+        const count = changes.count();
+        const later = await this.#look(params, progress, signal);
+        if (later !== LOOK_AGAIN) return later;
+        await changes.after(count, signal, rounds);
+      }
+    });
   }
 
   /** Reads the state once and takes one step. */
-  async #look(params: AcquireParams, key: string, signal: AbortSignal): Promise<Slot | LookAgain> {
+  async #look(params: AcquireParams, progress: Progress, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
-    await membership.validate();
+    if (!membership.trusted()) await membership.validate();
     const held = slots.byThread(params.user, params.thread);
     if (held?.isOpen()) return held;
     const blueprint = params.blueprint ?? blueprintNamed(settings, "default");
-    const at = (stage: string) => this.#stages.set(key, stage);
-    const wanted = { blueprint, existing: params.existing, room: () => admission.room(params.user), at };
+    const wanted = { blueprint, existing: params.existing, room: () => admission.room(params.user), progress };
     const found = await opener.open(params, wanted, signal);
     if (found.kind === "slot") return found.slot;
-    if (found.kind === "other" && found.record !== null) return this.#openLater(found.record, at, signal);
+    if (found.kind === "other" && found.record !== null) return this.#openLater(found.record, progress, signal);
     return this.#openInTurn(params, wanted, found.kind === "full" ? found : null, signal);
   }
 
   /** The thread's sandbox is not ready: an instance is creating or stopping it. */
-  async #openLater(record: ActingRecord, at: Wanted["at"], signal: AbortSignal): Promise<LookAgain> {
+  async #openLater(record: ActingRecord, progress: Progress, signal: AbortSignal): Promise<LookAgain> {
     const { retirement, changes } = this.#parts;
-    at(record.state === "creating" ? "waiting for another create" : "waiting for a stop");
+    progress.stage = record.state === "creating" ? "waiting for another create" : "waiting for a stop";
     if (await retirement.help(record, signal)) changes.hint();
     return LOOK_AGAIN;
   }
 
   /** There is no room, or other callers are queued for it. */
-  async #openInTurn(params: AcquireParams, { blueprint, at }: Wanted, full: Full | null, signal: AbortSignal) {
+  async #openInTurn(params: AcquireParams, { blueprint, progress }: Wanted, full: Full | null, signal: AbortSignal) {
     const { opener, maker, admission, settings, membership } = this.#parts;
-    at("waiting for room");
+    progress.stage = "waiting for room";
     const reserve = () => maker.reserve(params, blueprint, admission.limits(params.user));
     const answer = await admission.admit(params, signal, reserve, full);
     throwIfRefused(answer, params.thread, settings.sessionLifetimeMs);
     if (answer.kind === "unknown-session") await membership.renew();
     if (answer.kind !== "reserved") return LOOK_AGAIN;
-    at("creating");
+    progress.stage = "creating";
     return opener.create(answer.record, blueprint, signal);
   }
 
@@ -257,9 +255,12 @@ export class Provider implements LeaseController {
   async #park(slot: Slot): Promise<void> {
     const { slots, opener, bus, retirement, membership, changes, world } = this.#parts;
     slots.remove(slot);
-    const closing = reportFailure(bus, "attachment", () => slot.attachment.close());
+    let isClosing = true;
+    const closing = reportFailure(bus, "attachment", () => slot.attachment.close()).then(() => {
+      isClosing = false;
+    });
     const record = await opener.giveBack(slot, slot.seq, slot.used);
-    await atMost(world, CLOSE_PATIENCE_MS, closing);
+    if (isClosing) await atMost(world, CLOSE_PATIENCE_MS, closing);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
     bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
     // An old reading of the store's clock makes sandboxes look too old: the store's host may have slept since.
@@ -278,14 +279,11 @@ export class Provider implements LeaseController {
     return leases.begin(slot, order, this, path);
   }
 
-  #patience(params: AcquireParams, signal: AbortSignal | undefined): Patience {
-    const stage = () => this.#stages.get(keyOf(params)) ?? "looking for the thread's sandbox";
-    return patienceOf(this.#parts.world, params.timeoutMs, signal, stage);
-  }
-
-  #within<T>({ leftMs, signal, late }: Patience, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  /** Writes the row of a remote lease in the time that is left. */
+  #granting<T>({ leftMs, signal, late }: Patience, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const { world, ending } = this.#parts;
-    return within(world, leftMs(), AbortSignal.any(signal === undefined ? [ending] : [signal, ending]), late, work);
+    const outer = AbortSignal.any(signal === undefined ? [ending] : [signal, ending]);
+    return within(world, leftMs(), outer, () => late("writing the lease"), work);
   }
 
   #refuseIfClosed(operation: string): void {

@@ -12,13 +12,15 @@ import { chmodSync, closeSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { Server } from "node:http";
 import { type AddressInfo, connect, type Server as NetServer } from "node:net";
-import { DAEMON_EXIT, type DaemonListen, PROTOCOL_VERSION, type ReadyLine } from "@sandlot/contract";
+import { dirname } from "node:path";
+import { DAEMON_EXIT, type DaemonListen, DEFAULT_CWD, PROTOCOL_VERSION, type ReadyLine } from "@sandlot/contract";
 import { NotIsolated, waitForPolicy } from "./canary.ts";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
 import { useScoreDescriptor } from "./exec/as-command.ts";
 import { ExecTable } from "./exec/exec-table.ts";
 import { useTagDescriptor } from "./exec/process-tag.ts";
+import { useWorkspaceRoot } from "./files/unlisted.ts";
 import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
@@ -55,6 +57,7 @@ async function main(): Promise<void> {
   // First: nothing else of this sandbox may run, or connect, before its network policy has an effect.
   const canary = config.canary === undefined ? null : await waitForPolicy(config.canary);
   const { environment = {}, ...settings } = config;
+  useWorkspaceRoot(dirname(config.defaultCwd ?? DEFAULT_CWD));
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
   if (restarted) removeRemains(temporaryDirectory);
   const execSettings = { ...settings, environment, temporaryDirectory };

@@ -3,7 +3,7 @@
  * its programs.
  */
 
-import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
 import { cut } from "../src/aio/output.ts";
@@ -91,6 +91,26 @@ it("reports the versions of Python, Node and other programs", async () => {
     { ver: expect.stringMatching(/^3\.\d+/), bin: expect.stringMatching(/\/python3$/), alias: ["python3"] },
   ]);
   expect(utils.flatMap(({ tools }) => tools.map(({ name }) => name))).toContain("git");
+});
+
+it("runs none of the programs that a sandbox has planted in its home to report them", async () => {
+  const home = temporaryDirectory();
+  const folder = join(home, ".local/bin");
+  mkdirSync(folder, { recursive: true });
+  for (const name of ["python3", "node", "mkfifo", "rg"])
+    writeFileSync(join(folder, name), `#!/bin/sh\necho 99.9.9; echo ${name} >> ${home}/ran\n`, { mode: 0o755 });
+  const environment = { HOME: home, PATH: `${folder}:/usr/local/bin:/usr/bin:/bin` };
+  const daemon = await startDaemon({ config: { environment } });
+  const client = new AioClient(daemon.socketPath, { "x-aio-api-key": daemon.config.token });
+  const { body } = await client.ask("GET", "/v1/sandbox");
+  const { runtime } = SCHEMAS.sandbox.parse(JSON.parse(body.toString())).detail;
+  expect(runtime.python.map(({ ver }) => ver)).not.toContain("99.9.9");
+  await client.data(SCHEMAS.shellExec, "/v1/shell/exec", { command: ":" });
+  await client.data(SCHEMAS.fileGrep, "/v1/file/grep", { path: daemon.workspace, pattern: "x" });
+  expect(existsSync(join(home, "ran"))).toBe(false);
+  // A command of the sandbox does run them.
+  await client.data(SCHEMAS.shellExec, "/v1/shell/exec", { command: "python3" });
+  expect(readFileSync(join(home, "ran"), "utf8")).toBe("python3\n");
 });
 
 it("writes in place where a file cannot be replaced, and keeps its owner", async (context) => {

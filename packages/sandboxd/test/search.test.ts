@@ -27,7 +27,10 @@ describe("a walk", () => {
         mkdirSync(join(here, ...names), { recursive: true });
       }
       const seen: string[] = [];
-      await walk({ root: here, depth: Number.POSITIVE_INFINITY }, ({ relative }) => seen.push(relative) > 0);
+      await walk(
+        { root: here, depth: Number.POSITIVE_INFINITY, unlisted: [] },
+        ({ relative }) => seen.push(relative) > 0,
+      );
       const wanted = new Set(paths.flatMap((names) => names.map((_, i) => names.slice(0, i + 1).join("/"))));
       expect(seen).toEqual([...wanted].sort());
     },
@@ -84,7 +87,7 @@ describe("ripgrep", () => {
       "nothing",
     ]) {
       for (const caseSensitive of [true, false]) {
-        const found = await candidates(here, { pattern, literal: false, caseSensitive });
+        const found = await candidates(here, { pattern, literal: false, caseSensitive, unlisted: [] });
         const { matches } = await grepFiles(here, pattern, { caseSensitive }, 100);
         expect(found).not.toBeNull();
         // Without ripgrep: an equivalent pattern that ripgrep does not get.

@@ -81,6 +81,11 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     b.has();
     b.at(9_000).stop("unheld", "idle");
   },
+  "idle-only-without-doubt": (b) => {
+    b.has();
+    b.one.doubtedAt = 8_000;
+    b.at(12_000).stop("unheld", "idle");
+  },
   "idle-not-while-busy": (b) => {
     b.object().busySince = 0;
     b.has();

@@ -17,9 +17,9 @@ export class Findings {
   readonly evaluated = new Map<Invariant, number>();
   readonly moves = new Map<MoveName, number>();
   /** What the promise of a store excepts, and how often that was used: these are no violations. */
-  readonly exceptions = new Map<Invariant, number>();
-  /** Whether the promise has its exception now (`store/sim-rows.ts`). */
-  isExcepted: (invariant: Invariant, detail: string) => boolean = () => false;
+  readonly exceptions = new Map<string, number>();
+  /** The clause of the promise that excepts this (`store/rewind-exceptions.ts`); `null`: none. */
+  exceptionFor: (invariant: Invariant, detail: string) => string | null = () => null;
   readonly #now: () => number;
   readonly #trace: Trace | null;
 
@@ -33,9 +33,11 @@ export class Findings {
     this.evaluated.set(invariant, (this.evaluated.get(invariant) ?? 0) + 1);
     if (holds || this.violations.length >= VIOLATIONS_MAX) return;
     const text = detail();
-    if (this.isExcepted(invariant, text)) {
-      this.exceptions.set(invariant, (this.exceptions.get(invariant) ?? 0) + 1);
-      this.#trace?.add("----", `excepted ${invariant}`, () => text);
+    const clause = this.exceptionFor(invariant, text);
+    if (clause !== null) {
+      const use = `${invariant}, ${clause}`;
+      this.exceptions.set(use, (this.exceptions.get(use) ?? 0) + 1);
+      this.#trace?.add("----", `excepted ${use}`, () => text);
       return;
     }
     this.violations.push({ invariant, at: this.#now(), detail: text });

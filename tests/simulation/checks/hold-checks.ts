@@ -167,10 +167,12 @@ export class HoldChecks {
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
     const earlyMs = this.#truth.awakeMs(claimed, since);
+    const leadMs = this.#truth.clockLeadMs(step.by);
+    if (!this.#truth.isClockSteady) return;
     this.#findings.check(
       "parked-since-is-true",
       // The store's clock is read in whole milliseconds, and far from it with an error of a short round trip.
-      earlyMs > (this.#truth.clockLagMs > 0 ? -10 : -2) && earlyMs < 2 + this.#truth.clockLagMs,
+      earlyMs > (this.#truth.clockLagMs > 0 ? -10 : -2) - leadMs && earlyMs < 2 + this.#truth.clockLagMs,
       () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
     );
   }

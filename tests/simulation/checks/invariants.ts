@@ -27,6 +27,7 @@ export const INVARIANTS = {
   "dead-is-dead": [16, "what is stopped as dead is dead in the engine"],
   "stop-reason-is-true": [11, "the reason of a stop is one that applies"],
   "idle-only-after-timeout": [9, "a parked sandbox ends as idle only after its idle timeout"],
+  "idle-only-without-doubt": [7, "an instance that had to doubt itself ends nothing as idle for a lifetime"],
   "idle-not-while-busy": [9, "a parked sandbox with work going on inside does not end as idle"],
   "expired-only-after-lifetime": [9, "a sandbox ends as expired only after its maximum lifetime"],
   "age-is-kept": [

@@ -117,7 +117,7 @@ export class LeaseChecks {
   #checkLifetime(held: HeldLease, asked: Asked): void {
     const { settings, tables } = this.#truth;
     const record = tables.record(held.sandboxId);
-    if (settings.maxLifetimeMs === 0 || record === null) return;
+    if (settings.maxLifetimeMs === 0 || record === null || !this.#truth.isClockSteady) return;
     const ageMs = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt), asked.at);
     this.#findings.check(
       "no-lease-after-lifetime",

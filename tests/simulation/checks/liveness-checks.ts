@@ -139,6 +139,7 @@ export class LivenessChecks {
   #checkDue(): void {
     const { tables, settings } = this.#truth;
     const { idleTimeoutMs, maxLifetimeMs, sessionLifetimeMs } = settings;
+    if (!this.#truth.isClockSteady) return;
     const isLate = (since: number, afterMs: number) =>
       afterMs > 0 && this.#truth.awakeMs(this.#truth.fromStoreClock(since)) > afterMs + 3 * sessionLifetimeMs;
     const overdue = tables.records().filter((record) => {
@@ -198,7 +199,8 @@ export class LivenessChecks {
 
   /** Housekeeping goes on; work it began just now is not stuck. */
   #isStuck({ sandboxId, createdAt }: SandboxRecord): boolean {
-    const since = this.#truth.stoppedAt.get(sandboxId) ?? this.#truth.fromStoreClock(createdAt);
+    const madeAt = this.#truth.isClockSteady ? this.#truth.fromStoreClock(createdAt) : this.#truth.storeClockSetAt;
+    const since = this.#truth.stoppedAt.get(sandboxId) ?? madeAt;
     return this.#truth.now - since > 2 * this.#truth.settings.sessionLifetimeMs;
   }
 

@@ -5,12 +5,16 @@
 
 import { isSandlotError } from "@sandlot/contract";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { ClaimForRemovalRequest } from "../../../packages/fleet/src/store/store.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { StoreStep } from "../store/sim-store.ts";
 import type { Findings } from "./findings.ts";
 import type { Asked } from "./lease-checks.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
+/** How long a thread without a home waits for another engine's recovery, in lifetimes of a session. */
+const AWAITED_LIFETIMES = 4;
 /** Steps that change only the holds and leases of a record, which any instance may end. */
 const STORE_ONLY = new Set(["endDeadSession", "leave", "grantLease", "renewLease", "releaseLease", "expireLease"]);
 
@@ -40,6 +44,7 @@ export class ReachChecks {
       () => `${step.method} of ${step.by.name} on ${step.by.engine} changed ${sandboxId} on ${engine}`,
     );
     if (before === null || before.thread === null) this.#checkHome(after, engine);
+    if (after.state !== "creating") this.#settle(after, step);
   }
 
   deleted(before: SandboxRecord, step: StoreStep): void {
@@ -51,7 +56,26 @@ export class ReachChecks {
       () => `${step.by.name} on ${step.by.engine} removed ${before.sandboxId} on ${engine}`,
     );
     const owner = ownerOf(before);
-    if (owner !== null && before.purge) this.#truth.homes.set(owner, { engine: null, at: this.#truth.now });
+    const isSettled = owner !== null && this.#truth.homes.get(owner)?.isSettled === true;
+    // A thread that never had a sandbox may begin on any engine.
+    if (owner !== null && (before.purge || !isSettled))
+      this.#truth.homes.set(owner, { engine: null, at: this.#truth.now, isSettled: false });
+  }
+
+  /** The first records of threads are lost; where a thread had settled is kept. */
+  emptied(): void {
+    const { homes, now } = this.#truth;
+    for (const [owner, { isSettled }] of [...homes])
+      if (!isSettled) homes.set(owner, { engine: null, at: now, isSettled });
+  }
+
+  /** A sandbox of the thread was ready here, or was found in the engine after the store was lost. */
+  #settle(after: SandboxRecord, { method, args }: StoreStep): void {
+    const owner = ownerOf(after);
+    const place = owner === null ? undefined : this.#truth.homes.get(owner);
+    const isFound = method === "claimForRemoval" && (args[0] as ClaimForRemovalRequest).epoch !== undefined;
+    if (owner === null || place === undefined || (after.state !== "ready" && !isFound)) return;
+    this.#truth.homes.set(owner, { ...place, isSettled: true });
   }
 
   #checkHome(after: SandboxRecord, engine: string): void {
@@ -64,7 +88,7 @@ export class ReachChecks {
       home === null || home === engine,
       () => `${owner} lives on ${home}, and got ${after.sandboxId} on ${engine}`,
     );
-    if (home === null) homes.set(owner, { engine, at: now });
+    if (home === null) homes.set(owner, { engine, at: now, isSettled: false });
   }
 
   /** The engine that has the sandbox, if any has it. */
@@ -104,7 +128,14 @@ export class ReachChecks {
   waited(error: unknown, { owner, instance, at: askedAt, since: at = askedAt }: Asked): void {
     const { emptiedAt, recoveredAt, homes, tables, reach } = this.#truth;
     if (!tables.isShared || !isSandlotError(error, "store_recovering")) return;
-    const wasRecovered = (engine: string) => (recoveredAt.get(engine) ?? Number.POSITIVE_INFINITY) < at;
+    const { firstReachedAt, settings } = this.#truth;
+    // Other engines have their time to recover. One that does not manage keeps no new thread waiting for ever.
+    const awaitedMs = AWAITED_LIFETIMES * settings.sessionLifetimeMs * (1 + DRIFT_MARGIN) + this.#truth.clockLagMs;
+    const wasRecovered = (engine: string) =>
+      (recoveredAt.get(engine) ?? Number.POSITIVE_INFINITY) < at ||
+      (home === null &&
+        engine !== instance.engine &&
+        this.#truth.awakeMs(firstReachedAt.get(engine) ?? at, at) > awaitedMs);
     const home = owner === null || isNameless(owner) ? instance.engine : (homes.get(owner)?.engine ?? null);
     const isHomeNew = owner !== null && (homes.get(owner)?.at ?? 0) >= at;
     const lately = [...reach].flatMap(([engine, { lostAt }]) => (lostAt >= at ? [engine] : []));

@@ -81,7 +81,8 @@ export class RecordChecks {
   /** Another store, which may count from a lower number, because the wall clock was stepped back meanwhile. */
   emptied(): void {
     this.#unansweredAtLoss = this.#unanswered();
-    if (this.#truth.tables.host.wallMs() <= this.#given) this.#given = 0;
+    const { tables } = this.#truth;
+    if (Math.min(tables.host.wallMs(), tables.now()) <= this.#given) this.#given = 0;
   }
 
   /** From now on the store gives no generation that any object carries. Later landings could not be known. */
@@ -101,7 +102,7 @@ export class RecordChecks {
     const { now } = this.#truth;
     const madeAt = this.#madeAt.get(sandboxId) ?? [];
     if (step.method !== "restore") this.#madeAt.set(sandboxId, [...madeAt, now]);
-    else {
+    else if (this.#truth.isClockSteady) {
       const agesMs = madeAt.map((at) => this.#truth.awakeMs(at));
       const ageMs = this.#truth.awakeMs(this.#truth.fromStoreClock(createdAt));
       this.#findings.check(

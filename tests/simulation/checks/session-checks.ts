@@ -9,11 +9,15 @@ import type { Truth } from "./truth.ts";
 
 /** Smaller differences between the clocks are drift, not jumps. */
 const CLOCK_JUMP_MS = 1_000;
+/** The error of an instance that reads the store's clock, besides the travel of its answer, and of drift. */
+const CLOCK_READING_MS = 50;
 
 export class SessionChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   #recoveringSince = 0;
+  /** Between the store's clock and the sender's monotonic one, when each heartbeat was sent. */
+  readonly #offsets = new WeakMap<StoreStep, number>();
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
@@ -21,7 +25,11 @@ export class SessionChecks {
   }
 
   put(before: Session | null, after: Session): void {
-    for (const engine of after.engines) this.#noteReach(engine, true);
+    const { firstReachedAt, now } = this.#truth;
+    for (const engine of after.engines) {
+      this.#noteReach(engine, true);
+      if (!firstReachedAt.has(engine)) firstReachedAt.set(engine, now);
+    }
     const instance = this.#truth.instances.get(after.instance);
     if (instance === undefined) return;
     if (before === null) {
@@ -58,14 +66,40 @@ export class SessionChecks {
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
     if (by.host.awakeMs(by.beatConfirmedSentAt, sentAt) > lifetimeMs / 2) by.sightBrokenAt = sentAt;
     // A clock that jumped forth and back between two heartbeats is undetectable.
-    if (Math.abs(step.skewMs - by.beatSkewMs) > CLOCK_JUMP_MS) by.sightBrokenAt = sentAt;
+    if (Math.abs(step.skewMs - by.beatSkewMs) > CLOCK_JUMP_MS) this.#doubt(by, sentAt);
     by.beatSkewMs = step.skewMs;
     if ((result as BeatAnswer).kind === "ok") by.beatConfirmedSentAt = Math.max(by.beatConfirmedSentAt, sentAt);
-    else by.sightBrokenAt = this.#truth.now;
+    else this.#doubt(by, this.#truth.now);
+    this.#compareClocks(step, result as BeatAnswer);
   }
 
-  asked({ by, sentAt }: StoreStep): void {
+  /** A jump against the store's clock between two heartbeats shows that one of the two hosts stood, or set its clock. */
+  #compareClocks(step: StoreStep, { kind }: BeatAnswer): void {
+    const { by, sentAt } = step;
+    const before = by.beatStoreOffset;
+    const sentMs = this.#offsets.get(step);
+    // A response that was long in transit hides as much.
+    const errorMs = this.#truth.now - sentAt;
+    by.beatStoreOffset = kind === "ok" ? { ms: this.#storeOffsetMs(by), errorMs } : null;
+    if (before === null || sentMs === undefined || kind !== "ok") return;
+    const jumpMs = Math.abs(sentMs - before.ms) - before.errorMs - errorMs;
+    if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, sentAt);
+  }
+
+  #doubt(by: Instance, at: number): void {
+    by.sightBrokenAt = at;
+    // Whoever begins has nothing to doubt yet.
+    if (by.beatConfirmedSentAt > Number.NEGATIVE_INFINITY) by.doubtedAt = at;
+  }
+
+  #storeOffsetMs(by: Instance): number {
+    return this.#truth.tables.now() - by.host.monotonicMs();
+  }
+
+  asked(step: StoreStep): void {
+    const { by, sentAt, method } = step;
     by.unanswered.push(sentAt);
+    if (method === "beat") this.#offsets.set(step, this.#storeOffsetMs(by));
   }
 
   #ended({ by, sentAt }: StoreStep): void {
@@ -122,6 +156,7 @@ export class SessionChecks {
     this.#recoveringSince = this.#truth.now;
     this.#truth.emptiedAt = this.#truth.now;
     this.#truth.recoveredAt.clear();
+    this.#truth.firstReachedAt.clear();
     for (const engine of this.#truth.reach.keys()) this.#noteReach(engine, false);
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;

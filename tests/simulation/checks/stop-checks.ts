@@ -180,8 +180,9 @@ export class StopChecks {
                       ? owner !== null && this.#isUnused(owner, before)
                       : reason === "evicted";
     this.#findings.check("stop-reason-is-true", right, () => `${before.sandboxId} of ${owner}: ${reason}`);
-    if (reason === "idle") this.#checkIdle(before, step);
-    if (reason === "expired") this.#checkExpired(before);
+    if (reason === "idle") this.#checkDoubt(before, step);
+    if (reason === "idle" && this.#truth.isClockSteady) this.#checkIdle(before, step);
+    if (reason === "expired" && this.#truth.isClockSteady) this.#checkExpired(before);
     if (reason === "evicted") {
       const { waitingAcquires, waitedAt } = step.by;
       // The caller that needed the room may have given up while the decision was in transit.
@@ -219,6 +220,17 @@ export class StopChecks {
     const age = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt));
     const overdue = settings.maxLifetimeMs > 0 && age >= settings.maxLifetimeMs;
     this.#findings.check("idle-not-while-busy", !seen || overdue, () => `${sandboxId} was busy since ${busySince}`);
+  }
+
+  /** By the clock of the instance that judges. */
+  #checkDoubt({ sandboxId }: SandboxRecord, { by, sentAt }: StoreStep): void {
+    const lifetimeMs = this.#truth.settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
+    const { doubtedAt } = by;
+    this.#findings.check(
+      "idle-only-without-doubt",
+      doubtedAt <= sentAt - lifetimeMs || doubtedAt > sentAt,
+      () => `${by.name} ended ${sandboxId} at ${sentAt}; it had to doubt itself at ${doubtedAt}`,
+    );
   }
 
   #checkExpired(record: SandboxRecord): void {

@@ -91,5 +91,6 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#records.emptied();
     this.#sessions.emptied();
     this.#holds.emptied();
+    this.#reach.emptied();
   }
 }

@@ -90,6 +90,13 @@ export interface RemoteTruth {
   goneAt: number | null;
 }
 
+/** Where a thread lives. */
+interface ThreadPlace {
+  readonly engine: string | null;
+  readonly at: number;
+  readonly isSettled: boolean;
+}
+
 /** The requests of callers for one thread. */
 export interface ThreadTruth {
   readonly owner: string;
@@ -138,8 +145,13 @@ export class Truth {
   readonly recoveredAt = new Map<string, number>();
   /** The engine of each sandbox, by the instance that first recorded it. */
   readonly engines = new Map<SandboxId, string>();
-  /** The engine of each thread since its first record after a purge, and when that last changed. */
-  readonly homes = new Map<string, { readonly engine: string | null; readonly at: number }>();
+  /**
+   * The engine of each thread, and when that last changed. A first record ties its thread to its engine while it exists;
+   * the thread is settled there when a sandbox was ready, and until it is purged.
+   */
+  readonly homes = new Map<string, ThreadPlace>();
+  /** When the present store first had a session with an engine. */
+  readonly firstReachedAt = new Map<string, number>();
   /** When the first session with an engine began, and when the last one ended. */
   readonly reach = new Map<string, { gainedAt: number; lostAt: number }>();
   /**
@@ -147,6 +159,11 @@ export class Truth {
    * that a step may take and the longest way of the answer by which the instance knows the clock.
    */
   clockLagMs = 0;
+  /**
+   * When the clock of the store's server was last set. From then on nothing tells the true age of what an earlier time
+   * was written for, and checks of ages are left out.
+   */
+  storeClockSetAt = Number.NEGATIVE_INFINITY;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 
@@ -166,6 +183,17 @@ export class Truth {
   fromStoreClock(at: number): number {
     const { host } = this.tables;
     return host.awakeSince(host.agoMs(host.monotonicMs() - (this.tables.now() - at)));
+  }
+
+  /** Whether times in the store's rows can be compared with the truth. */
+  get isClockSteady(): boolean {
+    return this.storeClockSetAt === Number.NEGATIVE_INFINITY;
+  }
+
+  /** How far an instance's idea of the store's clock may be ahead, because that clock stood or was set back. */
+  clockLeadMs({ storeHeard }: Instance): number {
+    if (storeHeard === null) return 0;
+    return Math.max(0, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
   }
 
   /** The store was lost since, perhaps after the last look, and does not know yet what exists. */

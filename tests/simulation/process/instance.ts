@@ -46,6 +46,10 @@ export class Instance {
   readonly attachedAt = new Map<EngineRef, number>();
   /** Sandboxes whose stop it has begun, as far as it knows. */
   readonly stopped = new Set<SandboxId>();
+  /** The store's clock in the last answer that reached it, and the moment of that reading. */
+  storeHeard: { readonly at: number; readonly clock: number } | null = null;
+  /** The difference between the store's clock and its monotonic one at its last confirmed heartbeat, and its error. */
+  beatStoreOffset: { readonly ms: number; readonly errorMs: number } | null = null;
   /** The difference between its wall clock and its monotonic one at its last heartbeat. */
   beatSkewMs: number;
   /** When a store call last failed. */
@@ -60,6 +64,8 @@ export class Instance {
   waitingAcquires = 0;
   /** When one of them last got a response. */
   waitedAt = Number.NEGATIVE_INFINITY;
+  /** When it last had reason to doubt itself: its session was over, or a clock jumped. */
+  doubtedAt = Number.NEGATIVE_INFINITY;
   /** When it last had reason to doubt its view: a late renewal, a lost session, a clock that jumped. */
   sightBrokenAt = 0;
   /** Peers whose process is dead, according to its host. */

@@ -156,7 +156,16 @@ class SimRowServer implements RowServer {
   }
 
   #call<T>(operation: string, effect: () => T, signal: AbortSignal): Promise<T> {
-    return this.#instance.calls.make(this.#plan(operation, this.#step()), effect, signal);
+    const { scheduler, tables } = this.#parts;
+    let heard = this.#instance.storeHeard;
+    const read = () => {
+      heard = { at: scheduler.now, clock: tables.now() };
+      return effect();
+    };
+    return this.#instance.calls.make(this.#plan(operation, this.#step()), read, signal).then((answer) => {
+      if (heard !== null && heard.at >= (this.#instance.storeHeard?.at ?? 0)) this.#instance.storeHeard = heard;
+      return answer;
+    });
   }
 
   #plan(operation: string, step: StoreStep): Plan {

@@ -3,17 +3,9 @@
  *
  * Every commit is applied to the watched tables at the moment of its effect, with the step that it belongs to.
  *
- * A database that may rewind loses its last commits now and then. The promise then has an exception:
- *
- * - It begins with the failover, if an answer to a lost commit had reached an instance that lives (a knower).
- * - It ends when a new epoch begins. The next commit of a knower is answered `rewound`, so that is soon. It also ends
- *   when no knower lives any more: then no instance can tell, and the database goes on from its earlier state.
- * - What was done meanwhile is repaired by the recovery of the new epoch, or without one by the removal of orphans.
- * - A thread whose record or home was lost, or was written meanwhile, may have had two sandboxes, on two engines too. It
- *   keeps its exception: what its callers were told, and what its workspace lacks, does not come back.
- *
- * Until the repair is over, violations are counted apart and are no failures (`Findings.exceptions`). The exception to
- * the exception: a commit that a knower decided on never succeeds in the epoch that has lost its commit.
+ * A database that may rewind loses its last commits now and then. An instance that lives and was answered to a lost
+ * commit is a knower. The window in which exclusivity has an exception (`rewind-exceptions.ts`) ends with the new epoch
+ * that the next commit of a knower begins, or when no knower lives any more.
  */
 
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
@@ -30,10 +22,10 @@ import {
 import type { Commit, CommitAnswer, RowKey } from "../../../packages/fleet/src/store/rows/row-server.ts";
 import type { Tables } from "../../../packages/fleet/src/store/tables.ts";
 import type { Findings } from "../checks/findings.ts";
-import type { Invariant } from "../checks/invariants.ts";
 import type { Truth } from "../checks/truth.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Trace } from "../schedule/trace.ts";
+import { RewindExceptions } from "./rewind-exceptions.ts";
 import type { StoreAudit, StoreStep } from "./sim-store.ts";
 import type { WatchedTables } from "./watched-tables.ts";
 
@@ -53,11 +45,8 @@ export class SimRows {
   readonly #parts: SimRowsParts;
   readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
-  /** Threads, sandboxes and generations that a rewind has lost, or that were written during an exception. */
-  readonly #damaged = new Set<string>();
+  readonly #exceptions: RewindExceptions;
   #isEmptied = false;
-  #isRepairing = false;
-  #orphansUntil = Number.NEGATIVE_INFINITY;
   /** When each first heard of a lost commit. */
   #knowers = new Map<Instance, number>();
   /** The lost commits that a knower must not be able to build on. */
@@ -68,7 +57,11 @@ export class SimRows {
     this.mayRewind = parts.mayRewind;
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
-    parts.findings.isExcepted = (invariant, detail) => this.isExcepted(invariant, detail);
+    this.#exceptions = new RewindExceptions(parts.truth);
+    parts.findings.exceptionFor = (invariant, detail) => {
+      this.#isRewound();
+      return this.#exceptions.clauseFor(invariant, detail);
+    };
     this.rows.audit = { committing: (commit) => this.#committing(commit), epochBegins: () => this.#epochBegins() };
     // A flush keeps the homes of threads, as `WatchedTables` does.
     tables.onEmpty = () => {
@@ -80,21 +73,11 @@ export class SimRows {
     };
   }
 
-  /** Whether the promise has its exception now, or its damage is still being repaired. */
-  isExcepted(invariant: Invariant, detail: string): boolean {
-    if (invariant === "rewind-is-noticed") return false;
-    for (const name of this.#damaged) if (isNamed(detail, name)) return true;
-    const { truth } = this.#parts;
-    if (this.#isRepairing && [...truth.reachable()].every((engine) => truth.recoveredAt.has(engine)))
-      this.#isRepairing = false;
-    return this.#isRewound() || this.#isRepairing || truth.now < this.#orphansUntil;
-  }
-
   #isRewound(): boolean {
     for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
     if (this.#rewoundAt !== null && this.#knowers.size === 0) {
       this.#rewoundAt = null;
-      this.#orphansUntil = this.#parts.truth.now + this.#orphanMs();
+      this.#exceptions.unnoticed();
     }
     return this.#rewoundAt !== null;
   }
@@ -133,22 +116,29 @@ export class SimRows {
       if (known?.by.process.alive !== true) continue;
       this.#knowers.set(known.by, Math.min(known.at, this.#knowers.get(known.by) ?? known.at));
     }
+    const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));
     const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
-    if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
-    else this.#orphansUntil = truth.now + this.#orphanMs();
-    for (const record of tables.records()) if (this.#isLost(record)) this.#damage(record);
+    for (const record of tables.records()) if (this.#isLost(record)) this.#exceptions.affect(record);
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
     });
+    // Records that are back: their end was lost.
+    for (const record of tables.records()) if (!before.has(record.sandboxId)) this.#exceptions.affect(record);
     // Nothing but the lost rows told where these threads live.
-    for (const [owner, { engine }] of [...truth.homes]) {
-      const [user = "", thread = ""] = splitOwner(owner);
-      const present = tables.homeOf(user as UserId, thread as ThreadId);
-      if (present === engine) continue;
-      truth.homes.set(owner, { engine: present, at: truth.now });
-      this.#damaged.add(owner);
+    for (const [owner, { engine, isSettled }] of [...truth.homes]) {
+      const [user, thread] = splitOwner(owner);
+      const home = tables.homeOf(user, thread);
+      const present = home ?? tables.recordOf(user, thread)?.engine ?? null;
+      if (present === engine && isSettled === (home !== null)) continue;
+      truth.homes.set(owner, { engine: present, at: truth.now, isSettled: home !== null });
+      if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine);
     }
+    // The end of a recovery may be lost as well.
+    for (const engine of [...truth.recoveredAt.keys()])
+      if (tables.isRecovering(engine)) truth.recoveredAt.delete(engine);
+    if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
+    else this.#exceptions.unnoticed();
     return true;
   }
 
@@ -157,24 +147,13 @@ export class SimRows {
     return body === null || (JSON.parse(body) as SandboxRecord).revision !== record.revision;
   }
 
-  #damage({ sandboxId, generation, ref, user, thread }: SandboxRecord): void {
-    for (const name of [sandboxId, String(generation), ref, `${user}/${thread}`])
-      if (name !== null) this.#damaged.add(name);
-  }
-
-  /** How long an object without a record may be left, and the rounds until it is seen and gone. */
-  #orphanMs(): number {
-    const { orphanTimeoutMs, sessionLifetimeMs, housekeepingIntervalMs } = this.#parts.truth.settings;
-    return orphanTimeoutMs + 2 * sessionLifetimeMs + 4 * housekeepingIntervalMs;
-  }
-
   #committing(commit: Commit): void {
     const step = this.#step;
     if (step === null) throw new Error("a commit without a step");
     const { audit, tables, trace } = this.#parts;
     if (this.#isRewound())
       for (const [key, body] of commit.writes)
-        if (tableOf(key) === "record" && body !== null) this.#damage(JSON.parse(body) as SandboxRecord);
+        if (tableOf(key) === "record" && body !== null) this.#exceptions.affect(JSON.parse(body) as SandboxRecord);
     audit.began(step);
     for (const [key, body] of commit.writes) this.#apply(tables, key, body, commit);
     audit.ended(step, this.#resultOf(step, commit));
@@ -193,7 +172,6 @@ export class SimRows {
   #epochBegins(): void {
     if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
-    this.#isRepairing ||= this.#isRewound();
     this.#closeWindow();
     this.#parts.tables.beginEpoch();
   }
@@ -201,6 +179,7 @@ export class SimRows {
   #closeWindow(): void {
     this.#knowers = new Map();
     this.#rewoundAt = null;
+    this.#exceptions.epochBegan();
   }
 
   #apply(tables: Tables, key: RowKey, body: string | null, commit?: Commit): void {
@@ -245,13 +224,7 @@ export class SimRows {
 }
 
 /** `user/thread`: a user has no slash in its name. */
-function splitOwner(owner: string): readonly [string, string] {
+function splitOwner(owner: string): readonly [UserId, ThreadId] {
   const at = owner.indexOf("/");
-  return [owner.slice(0, at), owner.slice(at + 1)];
-}
-
-/** As a whole word: `e1-3` is not `e1-31`. */
-function isNamed(detail: string, name: string): boolean {
-  const at = detail.indexOf(name);
-  return at >= 0 && !/[\w-]/.test(detail[at + name.length] ?? "");
+  return [owner.slice(0, at) as UserId, owner.slice(at + 1) as ThreadId];
 }

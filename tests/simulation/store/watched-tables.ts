@@ -102,6 +102,11 @@ export class WatchedTables implements Tables {
     return readClock(this.host, this.#clock);
   }
 
+  /** A server reads its wall clock, which an operator or a time service may set. */
+  stepClock(byMs: number): void {
+    this.#clock = { ...this.#clock, baseMs: this.#clock.baseMs + byMs };
+  }
+
   meta(): MetaRow {
     return this.#rows.meta();
   }
@@ -133,6 +138,14 @@ export class WatchedTables implements Tables {
   endRecovery(engine: string): void {
     this.#audit?.recoveryEnded(engine);
     this.#rows.endRecovery(engine);
+  }
+
+  awaitedUntil(engine: string): number | null {
+    return this.#rows.awaitedUntil(engine);
+  }
+
+  awaitUntil(engine: string, at: number): void {
+    this.#rows.awaitUntil(engine, at);
   }
 
   hasSession(instance: InstanceId): boolean {

@@ -335,10 +335,10 @@ export class Callers {
   #isHot(instance: Instance, owner: string | null, wish: AcquireWish): boolean {
     const { truth, scheduler, settings } = this.#simulation;
     if (owner === null || wish.ttlMs !== null || (wish.blueprint ?? null) !== null || instance.closing) return false;
-    const renewedMs = scheduler.now - instance.beatConfirmedSentAt;
-    if (renewedMs > settings.sessionLifetimeMs / 2 || instance.host.steppedAt >= instance.beatConfirmedSentAt)
-      return false;
-    if (instance.sightBrokenAt > scheduler.now - settings.sessionLifetimeMs) return false;
+    const { beatConfirmedSentAt: beatAt, host } = instance;
+    if (scheduler.now - beatAt > settings.sessionLifetimeMs / 2 || host.steppedAt >= beatAt) return false;
+    const isAgeKnown = settings.maxLifetimeMs === 0 || truth.isClockSteady;
+    if (!isAgeKnown || instance.sightBrokenAt > scheduler.now - settings.sessionLifetimeMs) return false;
     for (const held of truth.leases) {
       if (held.instance !== instance || held.owner !== owner || !truth.isUsable(held)) continue;
       const record = truth.tables.record(held.sandboxId);

@@ -35,6 +35,7 @@ import {
   isSandlotError,
   type Sandbox,
   SandlotError,
+  SYSTEM_PATH,
 } from "@sandlot/contract";
 import { behindLinks, canonicalPath } from "../tools/links.ts";
 import { absolutePath } from "../tools/paths.ts";
@@ -252,7 +253,7 @@ async function entryOf(sandbox: Sandbox, facts: FileFacts, root: string): Promis
 /** Includes a link to a directory. */
 async function isDirectory(sandbox: Sandbox, { path, kind }: FileFacts): Promise<boolean> {
   if (kind !== "symlink") return kind === "directory";
-  return (await sandbox.exec(["test", "-d", path])).exitCode === 0;
+  return (await sandbox.exec(["test", "-d", path], { env: { PATH: SYSTEM_PATH } })).exitCode === 0;
 }
 
 function parentOf(path: string): string {

@@ -27,7 +27,7 @@ const IDLE_RELEASE_MS = 600_000;
 const SETTLING_MAX_MS = SANDBOX_LIMITS.killGraceMs + 3_000;
 /** What a new sandbox lacks, regardless of its files. */
 const REPLACED: Recovery = { ...RESTORED, survived: [] };
-const EMPTIED: Recovery = { kind: "empty", lost: [...REPLACED.lost, "workspace"], survived: [] };
+const EMPTIED: Recovery = { kind: "empty", lost: [...REPLACED.lost, ...RESTORED.survived], survived: [] };
 /** Attempts of a use: the first, one after a loss, and one after another loss right behind it. */
 const ATTEMPTS_MAX = 3;
 

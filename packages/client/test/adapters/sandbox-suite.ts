@@ -25,9 +25,7 @@ export interface SandboxDriver {
 const WORKSPACE = "/mnt/user-data/workspace";
 
 function wasTold(answer: string): boolean {
-  return answer.includes(
-    "The sandbox was replaced by a new one. Lost: processes, temporary files, installed packages.",
-  );
+  return answer.includes("The sandbox was replaced by a new one. Lost: processes, temporary files.");
 }
 
 type Use = (agent: SandboxAgent, stage: ToolStage, thread: string) => Promise<void>;

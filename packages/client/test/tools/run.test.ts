@@ -115,7 +115,7 @@ describe("a sandbox that dies", () => {
     const next = await tools.call("bash", { command: "cat /mnt/user-data/workspace/kept; ls /tmp" });
     expect(next.isError).toBe(false);
     expect(next.text).toMatch(
-      /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files, installed packages\. Kept: workspace\.\]\n\nkept\n/,
+      /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files\. Kept: installed packages, workspace\.\]\n\nkept\n/,
     );
     expect(next.text).not.toContain("lost\n");
     expect((await tools.call("bash", { command: "true" })).text).not.toContain("replaced");
@@ -132,7 +132,7 @@ describe("a sandbox that dies", () => {
     await stage.kill("t1");
     for (const tools of [first, second]) {
       expect((await tools.call("bash", { command: "true" })).text).toMatch(
-        /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files, installed packages\./,
+        /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files\./,
       );
       expect((await tools.call("bash", { command: "true" })).text).not.toContain("replaced");
     }

@@ -7,5 +7,6 @@ export * from "./key-scopes.ts";
 export * from "./lease-lifetimes.ts";
 export * from "./leases.ts";
 export * from "./operators.ts";
+export * from "./provisioner.ts";
 export * from "./threads.ts";
 export * from "./uploads.ts";

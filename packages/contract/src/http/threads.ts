@@ -41,7 +41,9 @@ export const branchReplySchema = z
     thread: z.string(),
     fileCount: z.int().nonnegative(),
     sizeBytes: z.number().nonnegative(),
-    skipped: z.array(z.string()).describe("What is not copied: symbolic links and unfinished uploads."),
+    skipped: z
+      .array(z.string())
+      .describe("What is not copied: symbolic links and unfinished uploads. The home is not copied, either."),
   })
   .meta({ id: "BranchReply" });
 

@@ -247,4 +247,9 @@ export interface Workspaces {
   quarantine(spot: WorkspaceSpot): Promise<void>;
   /** Removes the workspace wherever it is, unless a later generation has used it. */
   purge(spot: WorkspaceSpot): Promise<void>;
+  /**
+   * Removes the content of the kept home of a workspace that is not in a slot, fenced. Only in `stopping`, when no
+   * process is left. Absent: this backend keeps no home.
+   */
+  emptyHome?(spot: WorkspaceSpot): Promise<void>;
 }

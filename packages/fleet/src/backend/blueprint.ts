@@ -4,12 +4,17 @@
  */
 
 import { createHash } from "node:crypto";
-import type { BlueprintHash } from "@sandlot/contract";
+import { type BlueprintHash, type HomeMode, KEPT_HOME, TEMPORARY_HOME } from "@sandlot/contract";
 import type { AllowRule, BoundSecret } from "./network/policy.ts";
 import type { PodSettings } from "./pod-settings.ts";
 
 /** A directory that sandboxes see: one of the host, or a volume that the engine knows by this name. */
-export type BlueprintMount = { readonly sandboxPath: string; readonly readOnly: boolean } & (
+export type BlueprintMount = {
+  readonly sandboxPath: string;
+  readonly readOnly: boolean;
+  /** May take a place of Sandlot's own: `/mnt/acp-workspace`, or one below `/mnt/skills`. */
+  readonly replaces?: boolean | undefined;
+} & (
   | { readonly hostPath: string; readonly volume?: undefined }
   | { readonly volume: string; readonly hostPath?: undefined }
 );
@@ -20,6 +25,8 @@ export interface Blueprint {
   /** The engine's name of the runtime that isolates the sandbox, for an engine that has several. */
   readonly runtime?: string | undefined;
   readonly environment: Readonly<Record<string, string>>;
+  /** Whether the home is a part of the workspace (`kept`, also where this is absent) or ends with the sandbox. */
+  readonly home?: HomeMode | undefined;
   readonly limits: {
     readonly memoryBytes?: number | undefined;
     readonly cpuCount?: number | undefined;
@@ -47,17 +54,40 @@ export interface NamedBlueprint {
   readonly blueprint: Blueprint;
 }
 
+/** The blueprint with more mounts. One at the place of a configured mount replaces it. */
+export function withMounts({ name, hash, blueprint }: NamedBlueprint, mounts: Blueprint["mounts"]): NamedBlueprint {
+  if (mounts.length === 0) return { name, hash, blueprint };
+  const places = new Set(mounts.map(({ sandboxPath }) => sandboxPath));
+  const kept = blueprint.mounts.filter(({ sandboxPath }) => !places.has(sandboxPath));
+  const sorted = [...mounts].sort((a, b) => (a.sandboxPath < b.sandboxPath ? -1 : 1));
+  const told = sorted.map(({ hostPath, sandboxPath, readOnly }) => [hostPath, sandboxPath, readOnly]);
+  const text = JSON.stringify([hash, told]);
+  return {
+    name,
+    hash: createHash("sha256").update(text).digest("hex").slice(0, 32) as BlueprintHash,
+    blueprint: { ...blueprint, mounts: [...kept, ...mounts] },
+  };
+}
+
+/** The path of the home in a blueprint's sandboxes. */
+export function homePathOf({ home }: Pick<Blueprint, "home">): string {
+  return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
+}
+
 /**
  * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. It leaves out the
  * values of secrets: a sandbox cannot tell one value from another, and the hash would let an attacker guess the value.
+ * It leaves out a kept home, which is the default: versions that knew no other made sandboxes that go on.
  */
 export function hashBlueprint(
   backend: string,
   blueprint: Omit<Blueprint, "limits"> & { readonly limits: Readonly<Record<string, unknown>> },
 ): BlueprintHash {
-  const { secrets = [], ...network } = blueprint.network;
+  const { home, ...rest } = blueprint;
+  const { secrets = [], ...network } = rest.network;
   const headers = secrets.map(({ value: _, ...told }) => told);
-  const told = { ...blueprint, network: headers.length === 0 ? network : { ...network, secrets: headers } };
+  const kept = home === "temporary" ? { ...rest, home } : rest;
+  const told = { ...kept, network: headers.length === 0 ? network : { ...network, secrets: headers } };
   const text = JSON.stringify([backend, told], (_, value: unknown) =>
     value !== null && typeof value === "object" && !Array.isArray(value)
       ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))

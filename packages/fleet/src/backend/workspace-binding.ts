@@ -10,6 +10,8 @@
  *   stale    –     yes    stale_generation       quarantine            quarantine
  *   stale    –     no     stale_generation       nothing to do         nothing to do
  *
+ * With `emptyHome` the home in it is emptied after `settleWorkspace` has brought the workspace home.
+ *
  * Stale: a later generation has used the workspace. The workspace in this generation's slot is then an older copy that
  * cannot go home, so it is set aside for a person. Home belongs to the later generation, also when purging.
  *
@@ -51,8 +53,20 @@ export async function ensureBound(
 }
 
 /** Brings the workspace home, or removes it. Only when no process is left that could use it. Idempotent. */
-export async function settleWorkspace(workspaces: Workspaces, spot: WorkspaceSpot, purge: boolean): Promise<void> {
-  if (spot.place === "home" && !purge) return;
+export async function settleWorkspace(
+  workspaces: Workspaces,
+  spot: WorkspaceSpot,
+  purge: boolean,
+  emptyHome = false,
+): Promise<void> {
+  if (spot.place !== "home" || purge) await bringHome(workspaces, spot, purge);
+  if (!emptyHome || purge) return;
+  const { home, stale } = await workspaces.look(spot);
+  // A later generation has the home now; this request was made before it.
+  if (home && !stale) await workspaces.emptyHome?.(spot);
+}
+
+async function bringHome(workspaces: Workspaces, spot: WorkspaceSpot, purge: boolean): Promise<void> {
   await lookAndStep(workspaces, spot, async ({ home, slot, stale }) => {
     if (stale) return slot ? workspaces.quarantine(spot) : undefined;
     if (purge) return workspaces.purge(spot);

@@ -64,6 +64,8 @@ export interface Target {
   /** `null` when the thread has neither a sandbox nor files. Creates nothing. */
   findThread(name: ThreadName): Promise<ThreadSummary | null>;
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
+  /** Ends the thread's sandbox and empties its home. */
+  resetHome(name: ThreadName, force: boolean, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   audit(): Promise<readonly AuditFinding[] | null>;
   /** `null` where some were missed. `onPartial` gets the instances whose events do not come. */
@@ -237,6 +239,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     threads: ({ user }) => livingThreads(fleet, world, user === undefined ? {} : { user }),
     findThread: (name) => fleet.findThread(keyOf(name)),
     destroy: (name, options, signal) => fleet.destroy(keyOf(name), { ...options, signal }),
+    resetHome: (name, force, signal) => fleet.resetHome(keyOf(name), { force, signal }),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command, so the explanation leaves it out.
@@ -281,6 +284,7 @@ function gatewayTarget(gateway: SandlotClient): Target {
         : await client.stopThread(name.thread, { force });
       return outcome;
     },
+    resetHome: async (name, force) => (await actingFor(name).resetHome(name.thread, { force })).outcome,
     explain: (asked) =>
       typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
     audit: async () => {

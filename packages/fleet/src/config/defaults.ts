@@ -31,7 +31,7 @@ export const DEFAULTS = {
   idleTimeoutMs: 600_000,
   /**
    * A day. Work inside postpones the idle timeout, so without an upper bound one forgotten background process keeps a
-   * sandbox for ever. The price: a conversation older than a day loses installed packages once, never its workspace.
+   * sandbox for ever. The price: a conversation older than a day loses its processes once, never its workspace.
    */
   maxLifetimeMs: 86_400_000,
   /** How long a store outage may last before unmanaged sandboxes end themselves, against how long leftovers cost. */

@@ -57,6 +57,39 @@ const tlsSchema = z.strictObject({
   keyFile: z.string().min(1).describe("Its private key, as PEM."),
 });
 
+const provisionerSchema = z
+  .strictObject({
+    enabled: z
+      .boolean()
+      .default(true)
+      .describe("Whether the routes `/health`, `/api/capabilities` and `/api/sandboxes` are served."),
+    blueprint: z.string().min(1).default("default").describe("What its sandboxes are made from."),
+    leaseMs: duration
+      .default(900_000)
+      .describe(
+        "How long a sandbox is kept for its client after the last request that names, lists or uses it. " +
+          "Then it is like any other without a lease: `idleTimeoutMs` ends it.",
+      ),
+    hostBasePath: z
+      .string()
+      .startsWith("/", "must be an absolute path")
+      .optional()
+      .describe(
+        "DeerFlow's state directory on this host: its clients may mount directories below it (`extra_mounts`). Default: none may.",
+      ),
+    sandboxUrl: z
+      .url({ protocol: /^https?$/, error: "must be an http or https URL" })
+      .optional()
+      .describe(
+        "Where its clients reach the previews' listener, such as http://sandlot:8751. " +
+          "Default: the host name that the request came to, or one below `preview.domain` where that is set.",
+      ),
+  })
+  .prefault({})
+  .describe(
+    "DeerFlow's provisioner contract: the gateway as its `provisioner_url`. It has the same keys and gives no rights that other routes do not.",
+  );
+
 export const gatewayConfigSchema = z
   .strictObject({
     host: z.string().min(1).default(GATEWAY_DEFAULT_HOST).describe("Where to listen. Loopback by default."),
@@ -99,6 +132,7 @@ export const gatewayConfigSchema = z
       })
       .prefault({})
       .describe("Previews of the servers that agents run."),
+    provisioner: provisionerSchema,
     uploads: uploadsSchema,
     rate: rateSchema,
     execResultMaxBytes: bytes

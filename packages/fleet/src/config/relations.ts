@@ -3,7 +3,7 @@
  */
 
 import { posix } from "node:path";
-import { isSandlotError, nearest } from "@sandlot/contract";
+import { HOME_LINK, isSandlotError, nearest } from "@sandlot/contract";
 import { compilePolicy } from "../backend/network/policy.ts";
 import { isWithin } from "../world/paths.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
@@ -14,7 +14,7 @@ import type { CompletedBlueprint, CompletedConfig } from "./schema.ts";
 const LOOKS_PER_LIFETIME = 3;
 
 /** Sandlot's own mount points. A mount at, above or below one of these would hide a thread's files. */
-const RESERVED_PATHS = ["/mnt/user-data", "/mnt/acp-workspace", "/mnt/skills"];
+const RESERVED_PATHS = ["/mnt/user-data", "/mnt/acp-workspace", "/mnt/skills", HOME_LINK];
 
 export function relationProblems(config: CompletedConfig): Problem[] {
   return [

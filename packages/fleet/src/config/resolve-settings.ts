@@ -103,6 +103,7 @@ function resolveBlueprints(
 /** `default` when it is not configured: it requires no capability. */
 const BARE_BLUEPRINT: CompletedBlueprint = {
   environment: {},
+  home: "kept",
   limits: {},
   mounts: [],
   network: { mode: "none", allow: [], secrets: [] },

@@ -10,7 +10,7 @@
  *   the environment are found by `resolve-settings.ts`.
  */
 
-import { ENV_NAME_PATTERN, USER_ID_PATTERN } from "@sandlot/contract";
+import { ENV_NAME_PATTERN, HOME_MODES, USER_ID_PATTERN } from "@sandlot/contract";
 import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
@@ -170,6 +170,13 @@ const blueprintSchema = z
       .describe(
         "Environment variables of every command. `$NAME` in a value (or NAME in braces after the `$`, where a letter or digit follows) " +
           "is taken from Sandlot's own environment; `$$` is a dollar sign.",
+      ),
+    home: z
+      .enum(HOME_MODES)
+      .default("kept")
+      .describe(
+        "The home directory. `kept`: `/mnt/user-data/.home`, which stays with the thread's files, with installed programs and dotfiles. " +
+          "`temporary`: in memory, new in every sandbox.",
       ),
     limits: z
       .strictObject({

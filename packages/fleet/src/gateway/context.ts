@@ -3,6 +3,7 @@
 import type {
   FastifyBaseLogger,
   FastifyInstance,
+  FastifyRequest,
   RawReplyDefaultExpression,
   RawRequestDefaultExpression,
   RawServerDefault,
@@ -20,6 +21,8 @@ import type { ApiKeys } from "./keys/api-keys.ts";
 import type { Metrics } from "./metrics.ts";
 import type { AioLinks } from "./previews/aio-links.ts";
 import type { PreviewLinks } from "./previews/links.ts";
+import type { ProvisionedSandbox } from "./provisioner/provisioned-sandboxes.ts";
+import type { Provisioner } from "./provisioner/provisioner.ts";
 import type { FleetAudit } from "./start-gateway.ts";
 import type { Streams } from "./streams/streams.ts";
 import type { ThreadUse } from "./thread-use.ts";
@@ -36,6 +39,10 @@ export interface GatewayContext {
   readonly aioLinks: AioLinks;
   /** The URL of a host name below the preview domain, without a trailing slash. */
   readonly previewAddress: (label: string) => string;
+  /** `null` where it is switched off. */
+  readonly provisioner: Provisioner | null;
+  /** The URL of a provisioned sandbox, as the sender of this request can reach it. */
+  readonly sandboxUrl: (request: FastifyRequest, record: ProvisionedSandbox) => string;
   readonly events: EventLog;
   /** Events of the store's other instances; `null` where the store is this host's alone. */
   readonly peerEvents: PeerEvents | null;
@@ -66,6 +73,8 @@ declare module "fastify" {
     streamsBody?: boolean;
     /** Errors also carry `detail`, as DeerFlow's web client expects. */
     deerflow?: boolean;
+    /** Errors have the form of DeerFlow's provisioner. */
+    provisioner?: boolean;
     /** Other gateways of the store may use it, with their own credential. */
     peers?: boolean;
   }

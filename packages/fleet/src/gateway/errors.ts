@@ -104,10 +104,10 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
   if (isSandlotError(error, "range_not_satisfiable"))
     reply.header("content-range", `bytes */${error.details.sizeBytes}`);
   const body = errorReply(error, request.id);
-  const forDeerFlow = request.routeOptions.config.deerflow === true;
-  const detail = forDeerFlow
-    ? { detail: error.cause instanceof DeerFlowDetail ? error.cause.message : error.message }
-    : {};
+  const { deerflow: forDeerFlow = false, provisioner: forProvisioner = false } = request.routeOptions.config;
+  if (forProvisioner && error.code === "unauthorized")
+    return reply.code(401).header("content-type", "text/plain; charset=utf-8").serializer(String).send("Unauthorized");
+  const detail = forDeerFlow ? { detail: detailOf(thrown, error, forProvisioner) } : {};
   return reply
     .code(forDeerFlow ? deerFlowStatus(thrown, error) : error.status)
     .removeHeader("content-disposition")
@@ -115,6 +115,15 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
     .header("content-type", "application/json; charset=utf-8")
     .serializer(JSON.stringify)
     .send({ ...detail, ...body });
+}
+
+/** A text; for a body that the provisioner's schema refuses, a list with the place of the mistake. */
+function detailOf(thrown: unknown, error: SandlotError, forProvisioner: boolean): unknown {
+  if (forProvisioner && hasZodFastifySchemaValidationErrors(thrown) && thrown.validationContext === "body")
+    return thrown.validation.map(({ instancePath, message }) => ({
+      ...{ type: "value_error", loc: ["body", ...partsOf(instancePath)], msg: message ?? "it is not valid" },
+    }));
+  return error.cause instanceof DeerFlowDetail ? error.cause.message : error.message;
 }
 
 /** DeerFlow's handlers refuse with 400; a body or query that does not fit its schema never reaches them. */

@@ -3,6 +3,7 @@
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
 import { EXEC_STATUSES, type FleetEvent, isErrorCode } from "@sandlot/contract";
 import type { Fleet } from "../fleet.ts";
+import type { StepReport, StoreSteps } from "../observe/store-steps.ts";
 import type { World } from "../world/world.ts";
 import type { Streams } from "./streams/streams.ts";
 
@@ -45,11 +46,16 @@ export class Metrics {
   readonly #queued = this.#gauge("acquire_queue_length", "Acquires that waited for room, at the last report.", []);
   readonly #openStreams = this.#gauge("open_streams", "Streams and terminals that are open.", []);
   readonly #storeUp = this.#gauge("store_up", "1 when the store answers.", []);
+  readonly #stepSeconds = this.#histogram("store_step_duration_seconds", "How long steps of the store took.", ["step"]);
+  readonly #stepCalls = this.#counter("store_calls_total", "Round trips to the store's server.", ["step"]);
+  readonly #stepConflicts = this.#counter("store_conflicts_total", "Tries that another writer overtook.", ["step"]);
+  readonly #stepRetries = this.#counter("store_retries_total", "Tries whose request failed.", ["step"]);
+  readonly #stepFailures = this.#counter("store_step_failures_total", "Steps that failed.", ["step", "code"]);
   readonly #engineUp = this.#gauge("engine_up", "1 unless the engine's last stop or create failed.", []);
   #warm = 0;
   #all = 0;
 
-  constructor(fleet: Fleet, world: World, streams: Streams) {
+  constructor(fleet: Fleet, world: World, streams: Streams, storeSteps?: StoreSteps) {
     this.#fleet = fleet;
     this.#world = world;
     this.#streams = streams;
@@ -59,7 +65,10 @@ export class Metrics {
       this.#acquireSeconds.zero({ path });
       this.#acquires.inc({ path }, 0);
     }
-    this.#stop = fleet.events.on((event) => this.#saw(event));
+    const stops = [fleet.events.on((event) => this.#saw(event)), storeSteps?.on((report) => this.#stepped(report))];
+    this.#stop = () => {
+      for (const stop of stops) stop?.();
+    };
   }
 
   request(method: string, route: string, status: number, durationMs: number, code: string | null): void {
@@ -97,6 +106,16 @@ export class Metrics {
     const seen = this.#seen;
     this.#seen = [];
     for (const count of seen) count();
+  }
+
+  #stepped({ operation: step, durationMs, calls, conflicts, retries, errorCode }: StepReport): void {
+    this.#countLater(() => {
+      this.#stepSeconds.observe({ step }, durationMs / 1_000);
+      this.#stepCalls.inc({ step }, calls);
+      this.#stepConflicts.inc({ step }, conflicts);
+      this.#stepRetries.inc({ step }, retries);
+      if (errorCode !== null) this.#stepFailures.inc({ step, code: errorCode });
+    });
   }
 
   async #look(): Promise<void> {

@@ -7,6 +7,7 @@ import type { HostWorkspaces } from "../backend/host-workspaces.ts";
 import type { GatewayConfig } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet, SharedEntries } from "../fleet.ts";
+import type { StoreSteps } from "../observe/store-steps.ts";
 import type { World } from "../world/world.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { type Gateway, startGateway } from "./start-gateway.ts";
@@ -17,6 +18,7 @@ export interface ServeOptions {
     readonly fleet: Fleet;
     readonly hostWorkspaces: HostWorkspaces | null;
     readonly entries?: SharedEntries | null;
+    readonly storeSteps?: StoreSteps;
     readonly settings?: Pick<Settings, "blueprints">;
   }>;
   readonly home: string;
@@ -33,7 +35,7 @@ export interface ServedGateway extends Gateway {
 
 /** Rejects with `config_invalid` when it may not or cannot listen; nothing is left open then. */
 export async function serve({ openFleet, gateway: config, ...options }: ServeOptions): Promise<ServedGateway> {
-  const { fleet, hostWorkspaces, entries = null, settings } = await openFleet();
+  const { fleet, hostWorkspaces, entries = null, storeSteps, settings } = await openFleet();
   let gateway: Gateway;
   try {
     gateway = await startGateway({
@@ -41,6 +43,7 @@ export async function serve({ openFleet, gateway: config, ...options }: ServeOpt
       ...{ fleet, entries },
       audit: () => fleet.audit(),
       ...(config === undefined ? {} : { settings: config }),
+      ...(storeSteps === undefined ? {} : { storeSteps }),
       ...(settings === undefined ? {} : { blueprints: settings.blueprints }),
       ...(hostWorkspaces === null ? {} : { hostWorkspaces }),
     });

@@ -18,6 +18,7 @@ import {
 } from "../config/gateway-settings.ts";
 import type { Settings } from "../config/settings.ts";
 import type { Fleet, SharedEntries } from "../fleet.ts";
+import type { StoreSteps } from "../observe/store-steps.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
@@ -37,6 +38,10 @@ import { placedWorkspaces } from "./placed-workspaces.ts";
 import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
+import { ProvisionedLeases } from "./provisioner/provisioned-leases.ts";
+import { ProvisionedSandboxes } from "./provisioner/provisioned-sandboxes.ts";
+import { Provisioner } from "./provisioner/provisioner.ts";
+import { sandboxBase } from "./provisioner/sandbox-url.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
 import { createServer } from "./server.ts";
 import { Streams } from "./streams/streams.ts";
@@ -56,6 +61,8 @@ export interface GatewayOptions {
   readonly world: World;
   /** The store's entries, where several hosts share it: keys and links are then the same at each of its gateways. */
   readonly entries?: SharedEntries | null;
+  /** For metrics of a store on the network. */
+  readonly storeSteps?: StoreSteps;
   readonly logger?: GatewayLogger;
   /** Workspaces on this host's disk: uploads and artifacts then need no sandbox. */
   readonly hostWorkspaces?: HostWorkspaces;
@@ -105,11 +112,16 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const threads = new ThreadUse(fleet, world, settings);
   const draining = new AbortController();
   const links = await PreviewLinks.open(home, world, entries);
-  const aioLinks = await AioLinks.open(home, links, world, entries);
+  const provisioned = await ProvisionedSandboxes.open(home, links, world, entries);
+  const aioLinks = await AioLinks.open(home, links, world, entries, provisioned);
   const rates = new RateLimits(world, settings);
+  const kept = new ProvisionedLeases({
+    ...{ fleet, threads, world, logger, draining: draining.signal, ttlMs: settings.provisioner.leaseMs },
+  });
   const previews = new PreviewServer({
     ...{ links, aioLinks, rates, keys, threads, world, settings, logger },
     certificate: certificates.previews,
+    onProvisionedUse: (record) => kept.renew(record),
   });
   const credential = entries === null ? null : await PeerCredential.open(entries);
   const events = new EventLog(fleet.events, world);
@@ -119,13 +131,18 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       ? null
       : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
+  const addressOf = (label: string) => previewAddress(settings, label, previewPort);
+  const parts = { fleet, threads, keys, aioLinks, world, records: provisioned, leases: kept };
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
-    previewAddress: (label) => previewAddress(settings, label, previewPort),
+    previewAddress: addressOf,
+    provisioner: settings.provisioner.enabled ? new Provisioner({ ...parts, settings: settings.provisioner }) : null,
+    sandboxUrl: (request, record) =>
+      `${sandboxBase(settings, links, addressOf, record, request)}${provisioned.pathOf(record)}`,
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
     auditFleet: options.audit ?? null,
-    metrics: new Metrics(fleet, world, streams),
+    metrics: new Metrics(fleet, world, streams, options.storeSteps),
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;

@@ -21,7 +21,7 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { GatewaySettings } from "../config/gateway-settings.ts";
-import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease } from "../fleet.ts";
+import type { AcquireRequest, DestroyOptions, DestroyOutcome, Fleet, Lease, ResetHomeOptions } from "../fleet.ts";
 import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import type { ThreadKey } from "./thread-key.ts";
@@ -103,21 +103,54 @@ export class ThreadUse {
    * another gateway may keep one, this waits for its end, and tries once more. The signal ends that wait.
    */
   destroy(key: ThreadKey, options: DestroyOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
-    const destroy = () => this.#fleet.destroy(key, options);
+    return this.#ending(key, () => this.#fleet.destroy(key, options), signal);
+  }
+
+  /** Ends the thread's sandbox in the same way, and empties its home. */
+  resetHome(key: ThreadKey, options: ResetHomeOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
+    return this.#ending(key, () => this.#fleet.resetHome(key, options), signal);
+  }
+
+  #ending(key: ThreadKey, end: () => Promise<DestroyOutcome>, signal?: AbortSignal): Promise<DestroyOutcome> {
     return this.#leases.withoutKept(key, async () => {
       try {
-        return await destroy();
+        return await end();
       } catch (error) {
         if (!isSandlotError(error, "sandbox_in_use")) throw error;
         await sleep(this.#world, this.#keepLeasesMs + LATE_MS, signal);
-        return destroy();
+        return end();
       }
     });
   }
 
   /** Refuses a thread that has neither a sandbox nor files, instead of creating it. */
-  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal): Promise<Lease> {
-    return this.acquire(key, purpose, signal, { existing: true });
+  async acquireExisting(key: ThreadKey, purpose: string, signal?: AbortSignal, sandboxId?: string): Promise<Lease> {
+    if (sandboxId !== undefined) await this.#requirePresent(key, sandboxId);
+    const lease = await this.acquire(key, purpose, signal, { existing: true });
+    if (sandboxId === undefined || lease.sandbox.id === sandboxId) return lease;
+    await this.release(lease);
+    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+  }
+
+  /** A lease on this sandbox and on no later one of the thread, which its caller releases by itself. */
+  async acquireOnly(
+    key: ThreadKey,
+    sandboxId: string,
+    order: Omit<AcquireRequest, "user" | "thread" | "existing">,
+  ): Promise<Lease> {
+    await this.#requirePresent(key, sandboxId);
+    const lease = await this.acquireAs(key, { ...order, existing: true });
+    if (lease.sandbox.id === sandboxId) return lease;
+    await lease.release();
+    throw new SandlotError("sandbox_not_found", { id: sandboxId });
+  }
+
+  /** Before an acquire, which would make the thread's next sandbox. One that is held here is present. */
+  async #requirePresent(key: ThreadKey, sandboxId: string): Promise<void> {
+    if (this.#fleet.get(sandboxId) !== undefined) return;
+    const found = await this.find(key);
+    if (found?.sandboxId !== sandboxId || found.state === "stopping")
+      throw new SandlotError("sandbox_not_found", { id: sandboxId });
   }
 
   /** Refuses a thread that has neither, also one that lives elsewhere: only there its files are known. */

@@ -11,9 +11,9 @@
  */
 
 import { type FileStat, type SandboxSummary, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import type { WorkspaceUsage } from "../backend/host-workspaces.ts";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { Settings } from "../config/settings.ts";
-import type { WorkspaceUsage } from "../backend/host-workspaces.ts";
 import type { ThreadKey } from "./thread-use.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "./workspace-access.ts";
 

@@ -19,6 +19,11 @@ export function isTracing(): boolean {
   return provider.getDelegateTracer === undefined || provider.getDelegateTracer("sandlot") !== undefined;
 }
 
+/** Whether a span is active here, so that another one would be its child. */
+export function isInSpan(): boolean {
+  return isTracing() && trace.getSpan(context.active()) !== undefined;
+}
+
 /** Runs `work` in a span of that name, the parent of spans begun inside. A thrown error is the span's error. */
 export async function traced<T>(name: string, attributes: Attributes, work: () => Promise<T>): Promise<T> {
   if (!isTracing()) return work();

@@ -129,6 +129,8 @@ const RESTART_SHOWS_MS = 5_000;
 const ASK_AGAIN_AFTER_MS = 20;
 /** The errors of connecting to a socket without a listener, or to a missing path. */
 const NO_LISTENER: ReadonlySet<unknown> = new Set(["ECONNREFUSED", "ENOENT"]);
+/** The errors of connecting to an address that no host has any more, which an engine that is asked explains. */
+const NO_HOST: ReadonlySet<unknown> = new Set(["EHOSTUNREACH", "ENETUNREACH", "ETIMEDOUT"]);
 const RETRY_AFTER_MS = 500;
 
 /** Why a call failed, and whether the daemon was restarted meanwhile. */
@@ -194,7 +196,7 @@ export class Calls {
     const { sandboxId, generation } = this.wire.target;
     const answer = await this.#within(RESTART_SHOWS_MS, this.#ask());
     if (answer instanceof SandlotError) return { error: answer, restarted: false };
-    if (answer === "no-listener" && (await this.#isTheEnd()))
+    if ((answer === "no-listener" || answer === "late") && (await this.#isTheEnd(answer)))
       return {
         error: new SandlotError("sandbox_lost", { sandboxId, generation, reason: "crashed" }),
         restarted: false,
@@ -205,9 +207,10 @@ export class Calls {
   }
 
   /** Whether a socket without a listener means that the sandbox has ended. */
-  async #isTheEnd(): Promise<boolean> {
+  async #isTheEnd(answer: "no-listener" | "late"): Promise<boolean> {
     const { isDead, address } = this.wire.target;
-    return isDead === undefined ? "path" in address : isDead();
+    // Over a network no answer says nothing by itself: only the engine knows.
+    return isDead === undefined ? "path" in address && answer === "no-listener" : isDead();
   }
 
   /** On new connections: a pooled one may belong to a run that has ended. */
@@ -219,7 +222,8 @@ export class Calls {
         return await wire.post(renewReplySchema, "/sandlot/renew", {});
       } catch (error) {
         if (error instanceof SandlotError) return error;
-        if (NO_LISTENER.has((error as { cause?: { code?: unknown } }).cause?.code)) return "no-listener";
+        const code = (error as { cause?: { code?: unknown } }).cause?.code;
+        if (NO_LISTENER.has(code) || (wire.target.isDead !== undefined && NO_HOST.has(code))) return "no-listener";
         await sleep(this.world, ASK_AGAIN_AFTER_MS);
       }
     }

@@ -12,6 +12,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import type { ImportClaim, ImportRefusal } from "./transfer/store-transfer.ts";
 
 export interface SharedEntry {
   readonly name: string;
@@ -25,10 +26,10 @@ export interface SharedEntries {
   /** In no particular order. */
   list(prefix: string): Promise<readonly SharedEntry[]>;
   /**
-   * Writes an entry if its number is still `expected`; `null`: if there is none. `importId`: under the mark of this
+   * Writes an entry if its number is still `expected`; `null`: if there is none. `claim`: under the mark of this
    * import, and only under it.
    */
-  put(name: string, body: string, expected: number | null, importId?: string): Promise<PutAnswer>;
+  put(name: string, body: string, expected: number | null, claim?: ImportClaim): Promise<PutAnswer>;
   /** False: the entry is gone, or has another number. */
   delete(name: string, expected: number): Promise<boolean>;
 }
@@ -37,8 +38,7 @@ export type PutAnswer =
   | { readonly kind: "put"; readonly seq: number }
   /** Another writer was first. */
   | { readonly kind: "changed" }
-  /** The store has no mark of this import. */
-  | { readonly kind: "unmarked" }
+  | ImportRefusal
   /** There are `ENTRIES_MAX` entries already, and this would be one more. */
   | { readonly kind: "full"; readonly max: number };
 

@@ -112,6 +112,8 @@ export interface StoppingRecord extends AnyRecord, Unheld {
   readonly boundFrom: Credentials | null;
   /** The workspace goes with the sandbox. */
   readonly purge: boolean;
+  /** The content of the home in the workspace goes, too. Absent: it stays. */
+  readonly emptyHome?: true;
   readonly reason: StopReason;
 }
 
@@ -157,7 +159,7 @@ export function isAnonymous(thread: ThreadId | null): boolean {
   return thread?.startsWith(ANONYMOUS_PREFIX) === true;
 }
 
-export function isHeld(record: SandboxRecord): boolean {
+export function isHeld(record: Pick<SandboxRecord, "holders" | "leases">): boolean {
   for (const _ in record.holders) return true;
   for (const _ in record.leases) return true;
   return false;

@@ -31,6 +31,8 @@ export interface BeatRequest {
   readonly asOf: number;
   /** The highest generation this instance has seen; the store's counter never falls behind it. */
   readonly generationFloor: number;
+  /** How long threads without a home wait for the recovery of these engines. Absent: until it is over. */
+  readonly awaitedMs?: number;
 }
 
 export type BeatAnswer =

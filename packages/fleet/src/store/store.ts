@@ -1,9 +1,8 @@
 /**
  * The store contract: the one authority on which sandboxes exist, who holds them and who is alive.
  *
- * Each method is one atomic step: one SQLite transaction, one Lua script, one SQL transaction. No caller can read in
- * one step and decide in another, so no decision rests on old state. A caller that acts on an earlier read passes the
- * `revision` it read, and losing is an ordinary answer, not an exception.
+ * Each method is one atomic step: no caller reads in one step and decides in another, so no decision rests on old state.
+ * A caller that acts on an earlier read passes the `revision` it read; losing is an ordinary answer, not an exception.
  *
  * A worked example, two instances and one thread:
  *
@@ -59,6 +58,7 @@ import type {
   Tombstone,
 } from "./record.ts";
 import type { BeatAnswer, BeatRequest, Session } from "./session.ts";
+import type { ObservableSteps } from "./step-observer.ts";
 import type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 import type { StoreTransfer } from "./transfer/store-transfer.ts";
 
@@ -66,7 +66,7 @@ export type { BeatAnswer, BeatRequest, Session } from "./session.ts";
 export type { Elsewhere, LocateRequest, ThreadPlace } from "./thread-place.ts";
 
 /** The steps of moving to another store are `StoreTransfer`. */
-export interface Store extends StoreTransfer {
+export interface Store extends StoreTransfer, ObservableSteps {
   readonly kind: string;
   /** Whether a failover can lose answered steps. It is then noticed, and the store begins a new epoch. */
   readonly promise: "linearizable" | "may-rewind";
@@ -304,6 +304,8 @@ export interface StopRequest {
   readonly actor: InstanceId;
   readonly reason: StopReason;
   readonly purge: boolean;
+  /** The home in the workspace is emptied. Only for a ready sandbox; another state does not take it on. */
+  readonly emptyHome?: boolean;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
    *   While the store recovers, the holders are unknown, so it is `lost`.
@@ -397,4 +399,6 @@ export interface ClaimForRemovalRequest extends NewRecord {
   readonly superseded?: { readonly user: UserId; readonly thread: ThreadId };
   /** Deletes a thread without a sandbox: its key must be free, and its workspace goes. */
   readonly purge?: boolean;
+  /** Claims a thread without a sandbox in the same way, and empties the home in its workspace. */
+  readonly emptyHome?: boolean;
 }

@@ -30,6 +30,9 @@ export interface Tables {
   /** Whether the present epoch does not know yet what this engine has. Not shared: one answer for all engines. */
   isRecovering(engine: string): boolean;
   endRecovery(engine: string): void;
+  /** Until when other engines' instances wait for the recovery of this one, in the present epoch; `null`: no limit. */
+  awaitedUntil(engine: string): number | null;
+  awaitUntil(engine: string, at: number): void;
 
   /** The highest generation that was given or seen; 0: none yet. A row of its own: only steps that need one touch it. */
   generation(): number;

@@ -5,6 +5,7 @@
 
 import type { SandboxId } from "@sandlot/contract";
 import type { SharedEntries } from "./entries.ts";
+import type { StepObserver } from "./step-observer.ts";
 import { ENDED_MAX, type LeaseSeen, type Store } from "./store.ts";
 import type { Tables } from "./tables.ts";
 import * as making from "./transactions/creation.ts";
@@ -24,6 +25,7 @@ export abstract class TransactionalStore implements Store {
   readonly promise: Store["promise"] = "linearizable";
   readonly entries: SharedEntries | null = null;
   abstract readonly isShared: boolean;
+  observeSteps?(observer: StepObserver): void;
   abstract watch(hint: () => void): () => void;
   abstract close(): Promise<void>;
   /** Runs `step` as one transaction. `operation` names it in errors. */
@@ -144,8 +146,8 @@ export abstract class TransactionalStore implements Store {
   exportPage(...[after, limit]: Parameters<Store["exportPage"]>) {
     return this.run("exportPage", "read", (tables) => transfer.exportPage(tables, after, limit));
   }
-  importRows(...[id, rows]: Parameters<Store["importRows"]>) {
-    return this.run("importRows", "write", (tables) => transfer.importRows(tables, id, rows));
+  importRows(...[claim, rows]: Parameters<Store["importRows"]>) {
+    return this.run("importRows", "write", (tables) => transfer.importRows(tables, claim, rows));
   }
   finishImport(request: Argument<"finishImport">) {
     return this.run("finishImport", "write", (tables) => transfer.finishImport(tables, request));

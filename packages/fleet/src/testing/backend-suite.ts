@@ -19,6 +19,7 @@ import { execEndingCases } from "./backend-suite/exec-ending.ts";
 import { fileSearchCases } from "./backend-suite/file-search.ts";
 import { fileStreamCases } from "./backend-suite/file-streams.ts";
 import { fileCases } from "./backend-suite/files.ts";
+import { homeCases } from "./backend-suite/home.ts";
 import { lifecycleCases } from "./backend-suite/lifecycle.ts";
 import { livenessCases } from "./backend-suite/liveness.ts";
 import { portCases } from "./backend-suite/ports.ts";
@@ -53,6 +54,7 @@ const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
   lifecycle: lifecycleCases,
   attaching: attachingCases,
   workspaces: workspaceCases,
+  home: homeCases,
   liveness: livenessCases,
   activity: activityCases,
   exec: execCases,

@@ -34,28 +34,45 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
     // The promise is always followed: otherwise it could become an unhandled rejection.
     if (signal.aborted) onAbort();
     signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+    const end = () => signal.removeEventListener("abort", onAbort);
+    promise.then(
+      (value) => {
+        end();
+        resolve(value);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
   });
 }
 
 /** Waits for `promise`, at most this long, or until the signal: then it returns `undefined` and the promise goes on. */
-export async function atMost<T>(
-  world: World,
-  ms: number,
-  promise: Promise<T>,
-  signal?: AbortSignal,
-): Promise<T | undefined> {
-  const { promise: late, resolve } = Promise.withResolvers<undefined>();
-  const end = () => resolve(undefined);
-  const timer = world.timer(ms, end);
-  if (signal?.aborted === true) end();
-  signal?.addEventListener("abort", end, { once: true });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    timer.cancel();
-    signal?.removeEventListener("abort", end);
-  }
+export function atMost<T>(world: World, ms: number, promise: Promise<T>, signal?: AbortSignal): Promise<T | undefined> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      timer.cancel();
+      signal?.removeEventListener("abort", giveUp);
+    };
+    const giveUp = () => {
+      end();
+      resolve(undefined);
+    };
+    const timer = world.timer(ms, giveUp);
+    signal?.addEventListener("abort", giveUp, { once: true });
+    if (signal?.aborted === true) giveUp();
+    promise.then(
+      (value) => {
+        end();
+        resolve(value);
+      },
+      (error: unknown) => {
+        end();
+        reject(error);
+      },
+    );
+  });
 }
 
 /** Runs `work` for each, at most `max` at a time. Rejects with the first failure, when all have ended. */

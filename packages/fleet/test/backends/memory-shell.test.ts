@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { ExecResult } from "@sandlot/contract";
+import { type ExecResult, KEPT_HOME } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import { ExecTable } from "../../src/backends/memory/exec/exec-table.ts";
 import { Machine } from "../../src/backends/memory/exec/machine.ts";
@@ -106,7 +106,7 @@ describe("the shell's own limits", () => {
 function run(script: string, options: { timeoutMs?: number } = {}): Promise<ExecResult> {
   const mnt = makeDirectory(0, { pinned: true, sealed: true });
   mnt.entries.set("user-data", makeWorkspace(0));
-  const tree = new FileTree(makePrivateRoot(0, mnt), () => world.wallMs());
+  const tree = new FileTree(makePrivateRoot(0, mnt, KEPT_HOME), () => world.wallMs());
   const machine = new Machine({ tree, world, environment: {} });
   const table = new ExecTable(machine, runInOwnShell);
   return table.exec({ execId: "test", command: script, repeatable: false, timeoutMs: options.timeoutMs ?? 10_000 });

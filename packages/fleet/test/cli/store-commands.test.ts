@@ -150,7 +150,7 @@ test("import fills a new store, once", async () => {
 test("an import of another file does not go on with a broken one", async () => {
   await fill();
   await cli("export", file("out.jsonl"));
-  await useStore("new.db", (store) => store.beginTransfer({ state: "importing", id: "another" }));
+  await useStore("new.db", (store) => store.beginTransfer({ state: "importing", id: "another", importer: "x" }));
   const { code, stderr } = await cli("import", file("out.jsonl"), "--to", `sqlite:${file("new.db")}`);
   expect([code, stderr]).toEqual([1, expect.stringContaining("the import of another file")]);
 });
@@ -159,7 +159,7 @@ test("a broken import says so, serves no instance, and the same command finishes
   await fill();
   await cli("export", file("out.jsonl"));
   const { id } = JSON.parse(readFileSync(file("out.jsonl"), "utf8").split("\n")[0] ?? "");
-  await useStore("new.db", (store) => store.beginTransfer({ state: "importing", id }));
+  await useStore("new.db", (store) => store.beginTransfer({ state: "importing", id, importer: "x" }));
   writeFileSync(file("new.yaml"), `store: { type: sqlite, path: ${file("new.db")} }\n`);
   const served = await runHere(["ps", "-c", file("new.yaml")], { SANDLOT_HOME: home });
   expect([served.code, served.stderr]).toEqual([

@@ -117,6 +117,12 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "npm run sim › promised-end-comes",
   ],
   "S-41": ["by force ends only what was there when it was asked, not what came after"],
+  "S-96": [
+    "it survives the end of its sandbox, and its death",
+    "survives idle reaping and the maximum lifetime",
+    "is refused while another instance holds the sandbox, unless forced",
+    "lets no caller acquire the thread until the home is empty",
+  ],
   "S-42": [
     "with purge lets no caller acquire the thread until the workspace is gone",
     "stays purged for a link that is opened at that moment",

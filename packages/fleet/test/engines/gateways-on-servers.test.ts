@@ -70,6 +70,16 @@ function suites(name: string, open: Open): void {
       await atB.ask(401, "GET", "/v1/key");
     });
 
+    it("show the steps of their store in their metrics, with the round trips of each", async () => {
+      const { a, atA } = await openTwo(1);
+      await exec(atA, "t1");
+      const text = await (await a.operator.call("GET", "/metrics")).text();
+      for (const name of ["store_step_duration_seconds_count", "store_calls_total"])
+        expect(Number(new RegExp(`^sandlot_${name}\\{step="publish"\\} (\\d+)$`, "m").exec(text)?.[1])).toBeGreaterThan(
+          0,
+        );
+    });
+
     it("send a client to the engine of its thread", async () => {
       const { a, b, atA, key } = await openTwo(2);
       await exec(atA, "t1", "echo from-a > /mnt/user-data/workspace/file");

@@ -91,7 +91,7 @@ describe("a peer whose events are followed", () => {
     const { events } = await follow(() => undefined);
     const before = Date.now();
     expect(await uncovered(events)).toEqual(["i-peer"]);
-    expect(Date.now() - before).toBeLessThan(2_000);
+    expect(Date.now() - before).toBeLessThan(10_000);
   });
 
   it("that refuses is named", async () => {

@@ -31,17 +31,32 @@ describe("recovery says what a lease got", () => {
     const stage = newStage();
     const { fleet } = await stage.open();
     await using lease = await fleet.acquire({ thread: "t1" });
-    await lease.sandbox.exec(`echo kept > ${WORKSPACE}/kept; echo lost > /tmp/lost`);
+    await lease.sandbox.exec(`echo kept > ${WORKSPACE}/kept; echo lost > /tmp/lost; echo installed > ~/program`);
     stage.killSandbox(lease.sandbox.id);
     await stage.settle();
-    expect((await stage.until(lease.sandbox.exec("true"))).exitCode).toBe(0);
+    expect((await stage.until(lease.sandbox.exec("cat ~/program"))).stdout).toBe("installed\n");
+    expect(lease.recovery).toEqual({
+      kind: "restored",
+      lost: ["processes", "temporary files"],
+      survived: ["installed packages", "workspace"],
+    });
+    expect(await lease.sandbox.files.readText(`${WORKSPACE}/kept`)).toBe("kept\n");
+    await stage.refusal("file_not_found", lease.sandbox.files.readText("/tmp/lost"));
+  });
+
+  test("restored without installed packages where the home is temporary", async () => {
+    const stage = newStage({ blueprints: { default: { home: "temporary" } } });
+    const { fleet } = await stage.open();
+    await using lease = await fleet.acquire({ thread: "t1" });
+    await lease.sandbox.exec("echo kept > kept; echo installed > ~/program");
+    stage.killSandbox(lease.sandbox.id);
+    await stage.settle();
+    expect((await stage.until(lease.sandbox.exec("cat kept ~/program"))).stdout).toBe("kept\n");
     expect(lease.recovery).toEqual({
       kind: "restored",
       lost: ["processes", "temporary files", "installed packages"],
       survived: ["workspace"],
     });
-    expect(await lease.sandbox.files.readText(`${WORKSPACE}/kept`)).toBe("kept\n");
-    await stage.refusal("file_not_found", lease.sandbox.files.readText("/tmp/lost"));
   });
 
   const sizes = { blueprints: { big: { environment: { SIZE: "big" } }, small: {} } };

@@ -250,7 +250,7 @@ describe("the background", () => {
     const file = join(daemon.workspace, "ticks");
     const before = performance.now();
     const started = await sandbox.exec(`(while true; do echo tick >> ${file}; sleep 0.02; done) & echo started $!`);
-    expect(performance.now() - before).toBeLessThan(1_500);
+    expect(performance.now() - before).toBeLessThan(20_000);
     expect(started.stdout).toMatch(/^started \d+\n$/);
     const lines = () => (existsSync(file) ? readFileSync(file, "utf8").split("\n").length : 0);
     await eventually(() => lines() > 5);

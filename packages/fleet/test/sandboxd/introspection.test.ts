@@ -61,7 +61,7 @@ describe("the attachment", () => {
     const before = performance.now();
     process.kill(daemon.pid, "SIGKILL");
     await attachment.closed;
-    expect(performance.now() - before).toBeLessThan(1_000);
+    expect(performance.now() - before).toBeLessThan(10_000);
     expect(await answer).toBe("sandbox_lost");
     expect(await code(sandbox.exec("true"))).toBe("sandbox_lost");
     expect(await code(sandbox.files.read("/etc/passwd"))).toBe("sandbox_lost");

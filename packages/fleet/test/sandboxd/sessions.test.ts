@@ -174,7 +174,7 @@ describe("the background of a session", () => {
     const file = join(daemon.workspace, "ticks");
     const started = await run(`(while :; do echo tick; echo tick >> ${file}; sleep 0.02; done) & echo started`);
     expect(started.stdout.startsWith("started\n") || started.stdout.startsWith("tick\n")).toBe(true);
-    expect(started.durationMs).toBeLessThan(2_000);
+    expect(started.durationMs).toBeLessThan(20_000);
     await eventually(() => existsSync(file) && readFileSync(file, "utf8").length > 50);
     expect((await run("echo only this")).stdout).toBe("only this\n");
     expect((await run("jobs -p | wc -l; kill %1; wait; echo done")).stdout).toContain("done\n");

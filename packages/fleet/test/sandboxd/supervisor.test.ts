@@ -150,7 +150,7 @@ describe("below the supervisor", () => {
     const before = performance.now();
     void sandbox.exec("kill -9 $(pgrep -x sandboxd)").catch(() => {});
     await attachment.closed;
-    expect(performance.now() - before).toBeLessThan(1_000);
+    expect(performance.now() - before).toBeLessThan(10_000);
     const again = await DaemonAttachment.open(target, world);
     expect((await again.sandbox.exec("echo back")).stdout).toBe("back\n");
     await again.close();

@@ -3,65 +3,11 @@
 import type { Epoch, InstanceId, ThreadId } from "@sandlot/contract";
 import { expect, test } from "vitest";
 import { MemoryStore, newMemoryTables } from "../../src/store/memory/memory-store.ts";
-import type { Store } from "../../src/store/store.ts";
-import { checkFile, lineSink, rowsOf } from "../../src/store/transfer/export-file.ts";
-import { type ExportRequest, exportStore } from "../../src/store/transfer/export-store.ts";
-import { importStore } from "../../src/store/transfer/import-store.ts";
-import { ENGINE, NO_LIMITS, Stage, takeOf, USER } from "../../src/testing/store-suite/stage.ts";
-import { systemWorld } from "../../src/world/system-world.ts";
+import { lineSink } from "../../src/store/transfer/export-file.ts";
+import { exportStore } from "../../src/store/transfer/export-store.ts";
+import { ENGINE, NO_LIMITS, takeOf, USER } from "../../src/testing/store-suite/stage.ts";
+import { exported, formerStore, imported, signal, stageOf, world } from "./move-fixture.ts";
 import { openRows, openSqlite } from "./stores.ts";
-
-const world = systemWorld();
-const signal = new AbortController().signal;
-
-function stageOf(store: Store): Stage {
-  return new Stage({ store, second: async () => store, empty: async () => {}, dispose: async () => {} }, expect);
-}
-
-async function exported(store: Store, more: Partial<ExportRequest> = {}): Promise<string> {
-  let text = "";
-  const sink = lineSink(async (part) => {
-    text += part;
-  });
-  const request = {
-    world,
-    store,
-    description: "former",
-    lifetimeMs: 200,
-    isWhole: true,
-    engineOf: async () => null,
-    signal,
-  };
-  await exportStore({ ...request, ...more }, sink);
-  return text;
-}
-
-async function imported(store: Store, text: string): Promise<number> {
-  async function* chunks() {
-    yield Buffer.from(text);
-  }
-  const { header, withoutEngine } = await checkFile(chunks());
-  return importStore({
-    store,
-    description: "new",
-    header,
-    withoutEngine,
-    rows: rowsOf(chunks()),
-    file: "file",
-    signal,
-  });
-}
-
-/** A store of one host with a parked sandbox on `ENGINE`, and without sessions. */
-async function formerStore(engine = ENGINE) {
-  const harness = await openSqlite(world);
-  const stage = stageOf(harness.store);
-  await stage.endRecovery();
-  const a = await stage.join("a");
-  const parked = await stage.ready(a, "t", null, { engine });
-  await harness.store.leave(a);
-  return { ...harness, parked };
-}
 
 test("a store of one host moves to a shared one: its engine is recovered, and its threads have their home there", async () => {
   const former = await formerStore();
@@ -122,11 +68,13 @@ test("no key is made or revoked in a store that was exported: it would still wor
 test("only the import writes entries while it goes on", async () => {
   const rows = await openRows(world);
   const { entries } = rows.store;
-  expect(await entries?.put("keys/a", "1", null, "x")).toEqual({ kind: "unmarked" });
-  await rows.store.beginTransfer({ state: "importing", id: "x" });
+  const claim = { id: "x", importer: "p" };
+  expect(await entries?.put("keys/a", "1", null, claim)).toEqual({ kind: "unmarked" });
+  await rows.store.beginTransfer({ state: "importing", ...claim });
   await expect(entries?.put("keys/a", "1", null)).rejects.toMatchObject({ code: "store_moved" });
-  expect(await entries?.put("keys/a", "1", null, "y")).toEqual({ kind: "unmarked" });
-  const written = await entries?.put("keys/a", "1", null, "x");
+  expect(await entries?.put("keys/a", "1", null, { ...claim, id: "y" })).toEqual({ kind: "unmarked" });
+  expect(await entries?.put("keys/a", "1", null, { ...claim, importer: "q" })).toEqual({ kind: "taken-over" });
+  const written = await entries?.put("keys/a", "1", null, claim);
   expect(written?.kind).toBe("put");
   const seq = written?.kind === "put" ? written.seq : 0;
   await expect(entries?.delete("keys/a", seq)).rejects.toMatchObject({ code: "store_moved" });
@@ -169,7 +117,7 @@ test("an import that fails before its first write removes its mark, and a later 
   await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
   expect((await rows.store.overview()).transfer).toBe(null);
   const { id } = (await former.store.overview()).transfer ?? { id: "" };
-  await rows.store.beginTransfer({ state: "importing", id });
+  await rows.store.beginTransfer({ state: "importing", id, importer: "x" });
   await expect(imported(rows.store, text)).rejects.toMatchObject({ code: "store_not_empty" });
   expect((await rows.store.overview()).transfer).toMatchObject({ state: "importing", id });
   for (const one of [former, rows]) await one.dispose();
@@ -178,14 +126,15 @@ test("an import that fails before its first write removes its mark, and a later 
 test("imported rows never replace another home of a thread", async () => {
   const tables = newMemoryTables(world, true);
   const store = new MemoryStore(tables);
-  await store.beginTransfer({ state: "importing", id: "x" });
+  const claim = { id: "x", importer: "p" };
+  await store.beginTransfer({ state: "importing", ...claim });
   tables.putHome(USER, "t" as ThreadId, "engine-here");
   const home = { user: USER, thread: "t" as ThreadId, engine: "engine-there" };
   const other = { ...home, thread: "other" as ThreadId };
   const rows = [other, home].map((one) => ({ kind: "home", home: one }) as const);
-  expect(await store.importRows("x", rows)).toEqual({ kind: "rehomed", home });
+  expect(await store.importRows(claim, rows)).toEqual({ kind: "rehomed", home });
   expect(tables.homes()).toEqual([{ ...home, engine: "engine-here" }]);
-  expect(await store.importRows("x", [{ kind: "home", home: { ...home, engine: "engine-here" } }])).toEqual({
+  expect(await store.importRows(claim, [{ kind: "home", home: { ...home, engine: "engine-here" } }])).toEqual({
     kind: "imported",
   });
 });

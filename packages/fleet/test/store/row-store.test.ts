@@ -91,7 +91,7 @@ describe("a step that others overtake", () => {
     };
     const begunAt = performance.now();
     await expect(store.hold(holdOf(held, A, 2))).rejects.toMatchObject({ code: "store_unavailable" });
-    expect(performance.now() - begunAt).toBeLessThan(1_500);
+    expect(performance.now() - begunAt).toBeLessThan(8_000);
     // Overtaken steps pause, so that they do not burden the server.
     expect(store.counts.conflicts).toBeLessThan(60);
   });
@@ -136,7 +136,7 @@ describe("a lost answer", () => {
     };
     const begunAt = performance.now();
     await expect(store.unhold(unholdOf(held, A, 1))).rejects.toMatchObject({ code: "store_unavailable" });
-    expect(performance.now() - begunAt).toBeLessThan(1_000);
+    expect(performance.now() - begunAt).toBeLessThan(8_000);
     const before = rows.read([`record/${held.sandboxId}`]).rows[0];
     await new Promise((resolve) => setTimeout(resolve, 50));
     await expect((late as unknown as () => Promise<unknown>)()).rejects.toBeDefined();

@@ -25,6 +25,7 @@ export async function openMemory(world: World = systemWorld(), isShared = false)
     second: async () => new MemoryStore(tables),
     async empty() {
       tables.empty();
+      tables.putTransfer(null);
       for (const { user, thread } of tables.homes()) tables.dropHome(user, thread);
     },
     beginEpoch: async () => tables.empty(),
@@ -64,6 +65,7 @@ export async function openSqlite(world: World = systemWorld()): Promise<StoreHar
   const home = temporaryDirectory();
   const path = join(home.path, "store.db");
   const opened: Store[] = [];
+  let replaced = 0;
   const open = async () => {
     const store = await openSqliteStore({ path, world });
     opened.push(store);
@@ -74,7 +76,8 @@ export async function openSqlite(world: World = systemWorld()): Promise<StoreHar
     second: open,
     // The loss of a file: another one replaces it while it is open.
     async empty() {
-      const other = join(home.path, "other.db");
+      replaced += 1;
+      const other = join(home.path, `other-${replaced}.db`);
       await (await openSqliteStore({ path: other, world })).close();
       renameSync(other, path);
     },

@@ -9,6 +9,7 @@
 import { readFileSync, realpathSync, statSync } from "node:fs";
 import { type GrepMatch, type GrepOptions, type GrepResult, SANDBOX_LIMITS } from "@sandlot/contract";
 import { join } from "../files/paths.ts";
+import { unlisted } from "../files/unlisted.ts";
 import { walk } from "../files/walk.ts";
 import { compileRegex, guarded } from "../patterns/guarded-regex.ts";
 
@@ -32,8 +33,9 @@ export async function grepAcrossLines(
   let unreadable = 0;
   if (statSync(root).isFile()) visit(root);
   else {
-    const walked = await walk({ root, depth: Number.POSITIVE_INFINITY }, ({ relative, kind }) =>
-      kind === "file" ? visit(join(root, relative)) : true,
+    const walked = await walk(
+      { root, depth: Number.POSITIVE_INFINITY, unlisted: unlisted(root) },
+      ({ relative, kind }) => (kind === "file" ? visit(join(root, relative)) : true),
     );
     unreadable = walked.unreadable;
   }

@@ -9,7 +9,7 @@
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { arch, release } from "node:os";
-import { SandlotError } from "@sandlot/contract";
+import { KEPT_HOME, SandlotError } from "@sandlot/contract";
 import type { ExecTable } from "../exec/exec-table.ts";
 import { listeningPorts } from "../introspection/ports.ts";
 import type { SessionTable } from "../sessions/session-table.ts";
@@ -116,7 +116,7 @@ function answerError(response: ServerResponse, error: unknown): void {
 }
 
 function aboutSandbox(execs: ExecTable, { python, nodejs, utils }: InstalledTools): unknown {
-  const { HOME = "/home/sandbox", USER = "sandbox" } = execs.around.environment;
+  const { HOME = KEPT_HOME, USER = "sandbox" } = execs.around.environment;
   const workspace = execs.around.defaultCwd;
   return {
     ...{ success: true, message: "Operation successful", data: null, hint: null },

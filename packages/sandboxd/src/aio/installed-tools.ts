@@ -1,10 +1,12 @@
 /**
- * The programs for `/v1/sandbox`: versions of Python and Node, and the names of others. Searched in the commands' PATH,
- * once: an image does not change, and clients poll this to see whether the sandbox is there.
+ * The programs for `/v1/sandbox`: versions of Python and Node, and the names of others. Searched once: an image does not
+ * change, and clients poll this to see whether the sandbox is there. Only the folders of the commands' PATH that a
+ * sandbox cannot write are searched, because the daemon runs what it finds.
  */
 
 import { execFile } from "node:child_process";
 import { accessSync, constants } from "node:fs";
+import { HOME_LINK, KEPT_HOME, SYSTEM_PATH, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { ExecTable } from "../exec/exec-table.ts";
 
 interface ToolSpec {
@@ -38,7 +40,11 @@ export function installedTools({ around }: ExecTable): Promise<InstalledTools> {
 }
 
 async function look(environment: Readonly<Record<string, string>>): Promise<InstalledTools> {
-  const path = environment.PATH ?? "/usr/local/bin:/usr/bin:/bin";
+  const { HOME = KEPT_HOME, PATH = SYSTEM_PATH } = environment;
+  const isOwn = (folder: string) => [HOME, WORKSPACE_ROOT, HOME_LINK].some((root) => folder.startsWith(`${root}/`));
+  const path = PATH.split(":")
+    .filter((folder) => !isOwn(folder))
+    .join(":");
   const [python, nodejs] = await Promise.all(["python3", "node"].map((name) => specOf(name, path, environment)));
   const utils = Object.entries(UTILITIES).flatMap(([category, names]) => {
     const tools = names.filter((name) => placeOf(name, path) !== null).map((name) => ({ name, description: null }));

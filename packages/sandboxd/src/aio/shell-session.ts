@@ -10,6 +10,7 @@ import { spawnSync } from "node:child_process";
 import { closeSync, constants, openSync, readFileSync, rmSync, statSync, writeSync } from "node:fs";
 import { monotonicMs, sleep, wallMs } from "../clock.ts";
 import type { ExecTable } from "../exec/exec-table.ts";
+import { SEARCH_PATH } from "../exec/fifo-pool.ts";
 import type { Session } from "../sessions/session.ts";
 import { quote } from "../sessions/shell-script.ts";
 import { OperationProblem } from "./answers.ts";
@@ -59,7 +60,7 @@ export class ShellSession {
     const base = `${execs.around.temporaryDirectory}/.sandboxd-aio-${process.pid}-${++serial}`;
     this.#output = `${base}-output`;
     this.#input = `${base}-input`;
-    if (spawnSync("mkfifo", ["-m", "600", this.#input]).status === 0)
+    if (spawnSync("mkfifo", ["-m", "600", this.#input], { env: { PATH: SEARCH_PATH } }).status === 0)
       this.#inputFd = openSync(this.#input, constants.O_RDWR | constants.O_NONBLOCK);
   }
 

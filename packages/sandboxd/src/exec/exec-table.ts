@@ -9,7 +9,17 @@
  *   its caller may repeat the call, within a limit on number and on held bytes; the oldest goes first.
  */
 
-import { DEFAULT_CWD, EXEC_MAX, type ExecCall, type ExecInfo, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
+import {
+  DEFAULT_CWD,
+  EXEC_MAX,
+  type ExecCall,
+  type ExecInfo,
+  KEPT_HOME,
+  ownPath,
+  SANDBOX_LIMITS,
+  SandlotError,
+  SYSTEM_PATH,
+} from "@sandlot/contract";
 import { checkDirectory } from "./command.ts";
 import { killTree } from "./end-tree.ts";
 import { Exec, type ExecSurroundings } from "./exec.ts";
@@ -217,9 +227,9 @@ export class ExecTable {
 }
 
 const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
-  HOME: "/home/sandbox",
+  HOME: KEPT_HOME,
   LANG: "C.UTF-8",
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+  PATH: `${ownPath(KEPT_HOME)}:${SYSTEM_PATH}`,
   TMPDIR: "/tmp",
   USER: "sandbox",
 };

@@ -14,6 +14,7 @@
 
 import { spawn } from "node:child_process";
 import { closeSync, constants, fstatSync, mkdtempSync, openSync, rmSync } from "node:fs";
+import { SYSTEM_PATH } from "@sandlot/contract";
 import { libc } from "../processes/libc.ts";
 
 export interface Fifo {
@@ -148,7 +149,7 @@ function runMkfifo(paths: readonly string[]): Promise<unknown> {
 }
 
 /** The search path for the daemon's own programs. */
-export const SEARCH_PATH: string = process.env.PATH ?? "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+export const SEARCH_PATH: string = process.env.PATH ?? SYSTEM_PATH;
 
 /** `null`: it is gone, or another file took its place, whose other end might never open. */
 function openBoth(path: string): { readFd: number; writeFd: number } | null {

@@ -18,6 +18,8 @@ export interface Search {
   readonly pattern: string;
   readonly literal: boolean;
   readonly caseSensitive: boolean;
+  /** Directories to skip, relative to the root. */
+  readonly unlisted: readonly string[];
 }
 
 const ANSWER_MAX_BYTES = 64 * 1024 * 1024;
@@ -39,9 +41,12 @@ export async function candidates(root: string, search: Search): Promise<Candidat
     ...["--encoding", "none", "--no-heading", "--color", "never"],
     ...["--max-filesize", String(SANDBOX_LIMITS.grepFileMaxBytes)],
     search.caseSensitive ? "--case-sensitive" : "--ignore-case",
+    // A slash at the start means the root of the search.
+    ...search.unlisted.flatMap((path) => ["--glob", `!/${path}`]),
     ...["--regexp", expression, "--", "."],
   ];
-  const larger = [".", "-type", "f", "-size", `+${SANDBOX_LIMITS.grepFileMaxBytes}c`, "-print0"];
+  const skipped = search.unlisted.flatMap((path) => ["-path", `./${path}`, "-prune", "-o"]);
+  const larger = [".", ...skipped, "-type", "f", "-size", `+${SANDBOX_LIMITS.grepFileMaxBytes}c`, "-print0"];
   const [paths, tooLarge] = await Promise.all([
     // 1 is "nothing found"; 2 includes an unreadable directory, which must be reported.
     pathsFrom("rg", args, root, 1),

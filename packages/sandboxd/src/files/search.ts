@@ -1,8 +1,8 @@
 /**
  * Lists and searches: `list`, `glob` by name, `grep` by content.
  *
- * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that omits
- * something would have to say so. `truncated` reports a reached limit or an unreadable entry; text that is too large to
+ * Nothing is hidden but the home (`unlisted.ts`): `.git` and `node_modules` are searched like any other directory,
+ * because a result that omits something would have to say so. `truncated` reports a reached limit or an unreadable entry; text that is too large to
  * be searched is counted.
  */
 
@@ -24,6 +24,7 @@ import { fileError } from "./file-error.ts";
 import { join } from "./paths.ts";
 import { candidates } from "./ripgrep.ts";
 import { isTemporary } from "./temporary.ts";
+import { unlisted } from "./unlisted.ts";
 import { Pacer, walk } from "./walk.ts";
 
 const EVERYTHING = Number.POSITIVE_INFINITY;
@@ -34,7 +35,7 @@ export async function listDirectory(root: string, depth: number, max: number): P
   checkDirectory(root);
   const entries: FileStat[] = [];
   let unnamed = 0;
-  const { unreadable } = await walk({ root, depth }, ({ relative }) => {
+  const { unreadable } = await walk({ root, depth, unlisted: unlisted(root) }, ({ relative }) => {
     const path = join(root, relative);
     const stats = lstatSync(path, { throwIfNoEntry: false, bigint: true });
     if (stats !== undefined) entries.push(statOf(path, stats));
@@ -54,7 +55,8 @@ export async function globPaths(
   const { matches, mayMatchBelow } = pathPattern(pattern);
   checkDirectory(root);
   const paths: string[] = [];
-  const { unreadable } = await walk({ root, depth: EVERYTHING, enter: mayMatchBelow }, ({ relative, kind }) => {
+  const options = { root, depth: EVERYTHING, unlisted: unlisted(root, pattern), enter: mayMatchBelow };
+  const { unreadable } = await walk(options, ({ relative, kind }) => {
     if ((kind !== "directory" || includeDirectories) && matches(relative)) paths.push(join(root, relative));
     return paths.length <= max;
   });
@@ -74,7 +76,8 @@ export async function grepFiles(root: string, pattern: string, options: GrepOpti
     searchFile(path === root ? realpathSync(path) : path, path, { pattern, expression, max }, found);
     return found.matches.length <= max;
   };
-  const unreadable = await eachFile(root, glob, { pattern, literal, caseSensitive }, visit);
+  const skipped = unlisted(root, options.glob);
+  const unreadable = await eachFile(root, glob, { pattern, literal, caseSensitive, unlisted: skipped }, visit);
   const { matches, skippedFiles, skippedLines } = found;
   const truncated = matches.length > max || unreadable + found.unreadable > 0;
   return { matches: matches.slice(0, max), truncated, skippedFiles, skippedLines };
@@ -110,7 +113,8 @@ async function eachFile(
     }
     return 0;
   }
-  const options = { root, depth: EVERYTHING, ...(glob !== null && { enter: glob.mayMatchBelow }) };
+  const { unlisted } = search;
+  const options = { root, depth: EVERYTHING, unlisted, ...(glob !== null && { enter: glob.mayMatchBelow }) };
   const { unreadable } = await walk(options, ({ relative, kind }) => {
     if (kind !== "file" || (glob !== null && !glob.matches(relative))) return true;
     return visit(join(root, relative));

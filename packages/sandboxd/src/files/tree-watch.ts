@@ -8,7 +8,7 @@
  * - A directory that appears is watched first and read after, so nothing that is put into it is missed.
  * - Unseen changes are reported as `overflow`: more directories than may be watched, or more changes in one turn than
  *   the kernel can hold. After that the tree is read again and its content counts as known.
- * - Symbolic links are not followed.
+ * - Symbolic links are not followed. The home is left out unless the watch begins in it (`unlisted.ts`).
  */
 
 import { type FSWatcher, lstatSync, readdirSync, readFileSync, type Stats, watch } from "node:fs";
@@ -17,6 +17,7 @@ import { type FileChange, SandlotError } from "@sandlot/contract";
 import { nextTurn } from "../clock.ts";
 import { join } from "./paths.ts";
 import { isTemporary } from "./temporary.ts";
+import { unlisted } from "./unlisted.ts";
 
 /** Each costs the kernel about a kilobyte, and the number per user is limited. */
 const DIRECTORIES_MAX = 8_192;
@@ -47,6 +48,7 @@ export class TreeWatch {
   /** When one file is watched: its name in its directory. */
   readonly #only: string | null;
   readonly #root: string;
+  readonly #unlisted: ReadonlySet<string>;
   readonly #directories = new Map<string, Directory>();
   #nameCount = 0;
   #closed = false;
@@ -60,6 +62,7 @@ export class TreeWatch {
     this.#only = isDirectory ? null : basename(path);
     this.#recursive = isDirectory && recursive;
     this.#root = isDirectory ? path : dirname(path);
+    this.#unlisted = new Set(isDirectory ? unlisted(path).map((relative) => join(path, relative)) : []);
     this.#enter(this.#root, false, true);
   }
 
@@ -96,7 +99,7 @@ export class TreeWatch {
   #read(path: string, directory: Directory, isNew: boolean): void {
     for (const { name, isDirectory } of entries(path)) {
       if (this.#only !== null && name !== this.#only) continue;
-      if (directory.names.has(name)) continue;
+      if (directory.names.has(name) || this.#unlisted.has(join(path, name))) continue;
       this.#appeared(path, directory, name, isDirectory, isNew);
     }
   }
@@ -115,6 +118,7 @@ export class TreeWatch {
     // It was never reported, so neither is its end.
     if (isTemporary(name)) return;
     const full = join(path, name);
+    if (this.#unlisted.has(full)) return;
     const found = look(full);
     const known = directory.names.get(name);
     if (found === undefined) {

@@ -9,8 +9,6 @@
  */
 
 import { readdirSync } from "node:fs";
-import { posix } from "node:path";
-import { WORKSPACE_ROOT } from "@sandlot/contract";
 import { monotonicMs, nextTurn } from "../clock.ts";
 import { isTemporary } from "./temporary.ts";
 
@@ -24,6 +22,8 @@ export interface Entry {
 export interface Walk {
   readonly root: string;
   readonly depth: number;
+  /** Skipped with their content, relative to the root. */
+  readonly unlisted: readonly string[];
   /** Whether to enter this directory. */
   readonly enter?: (relative: string) => boolean;
 }
@@ -46,6 +46,7 @@ export async function walk(options: Walk, visit: (entry: Entry) => boolean): Pro
       continue;
     }
     const relative = level.prefix + item.name;
+    if (options.unlisted.includes(relative)) continue;
     if (pacer.isDue()) await pacer.pause();
     if (!item.isContent) {
       if (!visit({ relative, name: item.name, kind: item.kind })) break;
@@ -67,12 +68,8 @@ interface Level {
 type Names = ReturnType<typeof readNames>;
 
 function readNames(path: string) {
-  const names = readdirSync(path, { withFileTypes: true });
-  return posix.normalize(path) === WORKSPACE_ROOT ? names.filter(({ name }) => name !== ACP_DIRECTORY) : names;
+  return readdirSync(path, { withFileTypes: true });
 }
-
-/** The target of `/mnt/acp-workspace`. It has that path, and is noise in a list of the workspace. */
-const ACP_DIRECTORY = ".acp-workspace";
 
 /** `null`: it exists and is unreadable. */
 function tryReadNames(path: string): Names | null {

@@ -107,7 +107,7 @@ export const dockerSchema = z
     tmpBytes: size.default(DOCKER_DEFAULTS.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
     homeBytes: size
       .default(DOCKER_DEFAULTS.homeBytes)
-      .describe("Size of a sandbox's private /home, which is in memory."),
+      .describe("Size of a temporary home (`home: temporary`), which is in memory."),
     readOnlyRoot: z
       .boolean()
       .default(DOCKER_DEFAULTS.readOnlyRoot)

@@ -9,7 +9,7 @@
 import { join } from "node:path";
 import { type DaemonConfig, DEFAULT_CWD, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
-import type { Blueprint } from "../../backend/blueprint.ts";
+import { type Blueprint, homePathOf } from "../../backend/blueprint.ts";
 import type { Account } from "../../host/accounts/index.ts";
 import { modeVariables } from "../../host/egress/sandbox-side/mode-variables.ts";
 import { type Layout, type ObjectName, socketPath } from "../../host/layout.ts";
@@ -17,12 +17,12 @@ import { type Binding, checkMounts, misplaced, mountPointsOf } from "../../host/
 import { RuntimeKeeper, runtimeBindings } from "../../host/runtime/runtime-directory.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { placeOf } from "../../host/workspaces/layout.ts";
-import { BASE_ENVIRONMENT } from "../../sandboxd/inner-account.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { AIO_PORT, aioOptions, startsAsItself } from "./aio/options.ts";
 import type { AioRuntime } from "./aio/runtime.ts";
 import { ANNOUNCE_FD } from "./container/announcement.ts";
+import { commandEnvironment, installEnvironment } from "./container/command-environment.ts";
 import { makeAccounts, makeFrame } from "./container/frame.ts";
 import { outsidePath } from "./container/host-paths.ts";
 import { type Images, imageEnvironment } from "./container/images.ts";
@@ -222,21 +222,18 @@ export class Maker {
     const { name, spec, record, imageName, mounts, made } = plan;
     const { engine, objects, settings, egresses, accounts } = this.#parts;
     const { environment } = egress;
-    const { apiKey } = await aio.records.make(name, { ...environment, ...spec.blueprint.environment });
+    const home = homePathOf(spec.blueprint);
+    const forCommands = { ...installEnvironment(home, plan.image), ...environment, ...spec.blueprint.environment };
+    const { apiKey } = await aio.records.make(name, forCommands);
     signal.throwIfAborted();
     const account = this.#accountOf(record);
-    const own = startsAsItself(settings.docker) ? [] : this.#accounts(account);
+    const own = startsAsItself(settings.docker) ? [] : this.#accounts(account, home);
     const shown = await accounts.show(name, [...bindings, ...mounts], record.account);
     const base = containerOptions({
       ...{ name: containerName(name), labels: containerLabels(spec.labels, placeOf(spec)), image: imageName },
-      ...{
-        imageNames: [],
-        blueprint: spec.blueprint,
-        transport: record.transport,
-        bringsNode: false,
-        says: false,
-        relay: null,
-      },
+      // The server needs a home from its start on; a blank gets the kept one later.
+      ...{ imageNames: [], blueprint: spec.blueprint, hasTemporaryHome: true, transport: record.transport },
+      ...{ bringsNode: false, says: false, relay: null },
       bindings: [...shown, ...egress.bindings, ...own],
       ...{ settings: { ...settings, account }, facts: engine.facts },
     });
@@ -299,9 +296,10 @@ export class Maker {
       image: imageName,
       imageNames: Object.keys(image),
       blueprint: spec.blueprint,
+      hasTemporaryHome: spec.blueprint.home === "temporary",
       bindings: [
         ...(await accounts.show(name, [...bindings, ...mounts], record.account)),
-        ...this.#accounts(account),
+        ...this.#accounts(account, homePathOf(spec.blueprint)),
         ...runtimeBindings(runtime, INSIDE.runtime),
         { from: socketDirectory(layout, name), to: INSIDE.socketDirectory, readOnly: false },
       ],
@@ -315,9 +313,9 @@ export class Maker {
     return claimName(engine, options, spec.labels);
   }
 
-  #accounts(account: Account): readonly Binding[] {
+  #accounts(account: Account, home: string): readonly Binding[] {
     const { engine, layout } = this.#parts;
-    return makeAccounts(join(layout.root, "frames"), engine.facts.isRootless ? { uid: 0, gid: 0 } : account);
+    return makeAccounts(join(layout.root, "frames"), engine.facts.isRootless ? { uid: 0, gid: 0 } : account, home);
   }
 
   async #workspaceFor({ spec, mounts, record }: Plan) {
@@ -344,7 +342,6 @@ export class Maker {
   }
 
   #configOf({ spec: { labels, token, blueprint }, image, record }: Plan, egress: PreparedEgress): DaemonConfig {
-    const { HOME: _home, USER: _user, PWD: _pwd, TMPDIR: _tmpdir, ...usable } = image;
     const { transport } = record;
     return {
       sandboxId: labels.sandboxId,
@@ -354,8 +351,7 @@ export class Maker {
       ready: this.#saysReady(transport, blueprint) ? { fd: ANNOUNCE_FD } : { path: INSIDE.ready },
       orphanTimeoutMs: this.#parts.settings.orphanTimeoutMs,
       environment: {
-        ...BASE_ENVIRONMENT,
-        ...usable,
+        ...commandEnvironment(homePathOf(blueprint), image),
         ...modeVariables(blueprint.network.mode),
         ...egress.environment,
         ...blueprint.environment,

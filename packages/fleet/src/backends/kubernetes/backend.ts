@@ -30,6 +30,7 @@ import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
+import { problemOf } from "../../observe/event-bus.ts";
 import { Attacher } from "../../sandboxd/attacher.ts";
 import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
@@ -41,7 +42,7 @@ import { claimFleet, type FleetClaim } from "./fleet-claim.ts";
 import { LettingGoWorkspaces } from "./letting-go-workspaces.ts";
 import { PodLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
-import { fleetSelector, type ParsedRef, parseRef, PROOF_FINALIZER, podName } from "./pod/names.ts";
+import { fleetSelector, LABEL, type ParsedRef, PROOF_FINALIZER, parseRef, podName } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { PodSecrets } from "./pod/pod-secret.ts";
 import { type CachedPod, PodCache } from "./pod-cache.ts";
@@ -49,8 +50,9 @@ import { PodCredentials } from "./pod-credentials.ts";
 import { Remover } from "./remover.ts";
 import type { KubernetesSettings } from "./settings.ts";
 import { Watcher } from "./watcher.ts";
-import { NoWorkspaces } from "./workspaces/no-workspaces.ts";
-import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
+import type { NoWorkspaces } from "./workspaces/no-workspaces.ts";
+import { podWorkspaces } from "./workspaces/open-workspaces.ts";
+import type { Leftover, PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 
 export interface KubernetesBackendOptions {
   readonly settings: KubernetesSettings;
@@ -97,6 +99,7 @@ class KubernetesBackend implements Backend {
   readonly #renewer: Renewer;
   readonly #podWorkspaces: PodWorkspaces | NoWorkspaces;
   readonly #calls = new BackendCalls();
+  readonly #sweeping: Promise<void>;
 
   constructor(
     api: ApiClient,
@@ -114,7 +117,11 @@ class KubernetesBackend implements Backend {
     const cache = this.#cache;
     const secrets = new PodSecrets(api, ending.signal);
     this.markers = secrets;
-    this.#podWorkspaces = new NoWorkspaces(secrets);
+    this.#podWorkspaces = podWorkspaces(api, settings, secrets, {
+      world,
+      signal: ending.signal,
+      onProblem: (problem) => this.#watcher.tell({ type: "housekeeping-failed", task: "workspaces", problem }),
+    });
     const { files } = this.#podWorkspaces;
     if (files !== null) this.hostWorkspaces = async () => files;
     const forwards = forwardsThroughApi(settings, api) ? new PortForwards(api) : null;
@@ -147,6 +154,11 @@ class KubernetesBackend implements Backend {
     this.#renewer = new Renewer(world, renewed, credentials, orphanTimeoutMs);
     if (orphanTimeoutMs > 0) this.#renewer.start();
     this.capabilities = capabilitiesOf(settings, this.#podWorkspaces);
+    this.#sweeping = this.#podWorkspaces
+      .sweep((leftover) => this.#isKnown(leftover))
+      .catch((error: unknown) => {
+        this.#watcher.tell({ type: "housekeeping-failed", task: "workspaces", problem: problemOf(error) });
+      });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -230,6 +242,7 @@ class KubernetesBackend implements Backend {
     await this.#calls.settled();
     await this.#attacher.close();
     await this.#podWorkspaces.close();
+    await this.#sweeping;
     this.#ending.abort(new SandlotError("fleet_closed", { operation: "asking the cluster" }));
     this.#api.close();
   }
@@ -266,6 +279,15 @@ class KubernetesBackend implements Backend {
     if (found === null) return;
     const pod = podOf(found);
     if (isBeingDeleted(pod) && (await this.#liveness.isDead(pod, signal))) await this.#letGoOf(pod, signal);
+  }
+
+  /** Whether the cluster still has the sandbox that something on the volume was made for. */
+  async #isKnown({ sandboxId, threadKey }: Leftover): Promise<boolean> {
+    const { signal } = this.#ending;
+    if (sandboxId !== null && (await this.#api.get("pods", podName(sandboxId), signal)) !== null) return true;
+    if (threadKey === null) return false;
+    const labelSelector = `${fleetSelector(this.#settings.fleetId)},${LABEL.thread}=${threadKey}`;
+    return (await this.#api.list("pods", { labelSelector }, signal)).items.length > 0;
   }
 
   async #living(name: string) {

@@ -20,24 +20,24 @@
 import { createHash } from "node:crypto";
 import { type DaemonConfig, isSandlotError, SandlotError } from "@sandlot/contract";
 import type { Created, CreateSpec } from "../../backend/backend.ts";
+import { placeOf } from "../../host/workspaces/layout.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import { renewDaemon } from "../../sandboxd/index.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
 import { daemonConfig } from "./daemon-config.ts";
-import { explainWaiting, failureOf, stageOf } from "./pod/progress.ts";
 import { differenceOf } from "./pod/admitted.ts";
 import { podManifest } from "./pod/manifest.ts";
 import { formatRef, INTENT_GATE, podName } from "./pod/names.ts";
 import { isBeingDeleted, isGated, type Pod, podOf } from "./pod/pod.ts";
 import type { PodSecrets } from "./pod/pod-secret.ts";
+import { explainWaiting, failureOf, stageOf } from "./pod/progress.ts";
 import type { CachedPod, PodCache } from "./pod-cache.ts";
 import type { PodCredentials } from "./pod-credentials.ts";
 import type { Remover } from "./remover.ts";
 import type { KubernetesSettings } from "./settings.ts";
 import type { NoWorkspaces } from "./workspaces/no-workspaces.ts";
-import { placeOf } from "./workspaces/no-workspaces.ts";
 import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 
 export interface MakerParts {
@@ -87,7 +87,11 @@ export class Maker {
       await this.#secret(spec, pod, config, signal);
       const made = await this.#start(spec, pod, signal);
       await this.#ready(spec, uid, signal);
-      return { ref: formatRef({ namespace: api.namespace, name: manifest.metadata.name, uid }), place, workspace: made };
+      return {
+        ref: formatRef({ namespace: api.namespace, name: manifest.metadata.name, uid }),
+        place,
+        workspace: made,
+      };
     } catch (error) {
       if (uid !== null) await this.#undo(spec, uid);
       throw error;
@@ -172,8 +176,7 @@ export class Maker {
         return;
       } catch (error) {
         signal.throwIfAborted();
-        const mayRepeat =
-          isRefusal(error, 422) || isRefusal(error, 409) || isSandlotError(error, "engine_unavailable");
+        const mayRepeat = isRefusal(error, 422) || isRefusal(error, 409) || isSandlotError(error, "engine_unavailable");
         if (!mayRepeat || attempt >= ATTEMPTS_MAX) throw error;
       }
       // The refusal does not say which of uid, version or gate did not match.

@@ -15,7 +15,7 @@ import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
 import type { PodLiveness } from "./liveness.ts";
-import { CONFIRMED_DEAD, parseLabels, parseRef, PROOF_FINALIZER } from "./pod/names.ts";
+import { CONFIRMED_DEAD, PROOF_FINALIZER, parseLabels, parseRef } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 
@@ -68,7 +68,15 @@ export class Remover {
     const place = placeOf(pod);
     if (place !== null && (await this.#parts.workspaces.release(place)) === "occupied") return false;
     await this.letGo(pod, signal);
+    await this.#dropSecret(pod, signal);
     return true;
+  }
+
+  /** The cluster would remove it with the pod object, but later: its markers must be gone now. */
+  async #dropSecret({ metadata: { name } }: Pod, signal: AbortSignal): Promise<void> {
+    const { api } = this.#parts;
+    const secret = await api.get("secrets", name, signal);
+    if (secret !== null) await api.remove("secrets", name, { uid: secret.metadata.uid }, signal);
   }
 
   /** Takes the finalizer off. The kubelet touches such pods, so only uid and entry are compared, not the version. */

@@ -33,7 +33,7 @@ export const localSchema = z
     tmpBytes: size.default(LOCAL_DEFAULTS.tmpBytes).describe("Size of a sandbox's private /tmp, which is in memory."),
     homeBytes: size
       .default(LOCAL_DEFAULTS.homeBytes)
-      .describe("Size of a sandbox's private /home, which is in memory."),
+      .describe("Size of a temporary home (`home: temporary`), which is in memory."),
   })
   .prefault({})
   .describe("The local backend.");

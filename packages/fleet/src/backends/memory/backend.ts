@@ -152,6 +152,7 @@ function workspacesOf(engine: EngineApi, fleetId: FleetId): Workspaces {
     moveHome: step("moveHome"),
     quarantine: step("quarantine"),
     purge: step("purge"),
+    emptyHome: step("emptyHome"),
   };
 }
 

@@ -84,7 +84,7 @@ export type FileCall = Exclude<keyof SandboxFiles, "download" | "upload" | "watc
 export type FileAnswer<Name extends FileCall> = Awaited<ReturnType<SandboxFiles[Name]>>;
 
 /** Each returns the state afterwards; `look` changes nothing. */
-export type WorkspaceStep = "look" | "moveIn" | "makeIn" | "moveHome" | "quarantine" | "purge";
+export type WorkspaceStep = "look" | "moveIn" | "makeIn" | "moveHome" | "quarantine" | "purge" | "emptyHome";
 
 export type EngineNotice =
   | { readonly type: "died"; readonly fleet: FleetId; readonly ref: EngineRef; readonly sandboxId: SandboxId }

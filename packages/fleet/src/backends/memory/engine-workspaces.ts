@@ -12,6 +12,7 @@
 import {
   type FleetId,
   type Generation,
+  HOME_DIRECTORY,
   type SandboxId,
   SandlotError,
   type ThreadId,
@@ -19,7 +20,7 @@ import {
 } from "@sandlot/contract";
 import type { Place, WorkspaceSight, WorkspaceSpot } from "../../backend/backend.ts";
 import type { Marker } from "../../backend/labels.ts";
-import { type DirectoryNode, makeDirectory, makeWorkspace } from "./files/node.ts";
+import { type DirectoryNode, makeDirectory, makeWorkspace, withHome } from "./files/node.ts";
 
 /** The name of the workspace below a slot, and so below `/mnt`. */
 const USER_DATA = "user-data";
@@ -75,7 +76,7 @@ export class EngineWorkspaces {
     const mnt = this.#makeMount();
     if (this.#isStale(key, marker)) mnt.entries.set(USER_DATA, makeWorkspace(this.#now()));
     else {
-      const home = existing ?? makeWorkspace(this.#now());
+      const home = existing === undefined ? makeWorkspace(this.#now()) : withHome(existing, this.#now());
       this.#homes.set(key, home);
       this.#stamps.set(key, useOf(marker));
       mnt.entries.set(USER_DATA, home);
@@ -132,7 +133,7 @@ export class EngineWorkspaces {
     const home = this.#homes.get(key);
     if (home === undefined) throw new SandlotError("file_not_found", { path: homePath(spot) });
     this.#homes.delete(key);
-    slot.directory.entries.set(USER_DATA, home);
+    slot.directory.entries.set(USER_DATA, withHome(home, this.#now()));
     slot.tenant = key;
     this.#stamps.set(key, useOf(spot));
   }
@@ -173,6 +174,15 @@ export class EngineWorkspaces {
     if (inSlot && spot.place !== "home") this.#vacate(fleet, spot.sandboxId, spot.place);
     this.#homes.delete(key);
     this.#stamps.set(key, useOf(spot));
+  }
+
+  emptyHome(fleet: FleetId, spot: WorkspaceSpot): void {
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    const workspace = this.#homes.get(key);
+    if (workspace === undefined) return;
+    workspace.entries.delete(HOME_DIRECTORY);
+    withHome(workspace, this.#now());
   }
 
   writeMarker(fleet: FleetId, marker: Marker): void {

@@ -16,10 +16,12 @@ import {
   type FleetId,
   type Generation,
   type LossReason,
+  ownPath,
   type SandboxFiles,
   type SandboxId,
   SandlotError,
   type SpawnedExec,
+  SYSTEM_PATH,
 } from "@sandlot/contract";
 import type {
   Activity,
@@ -31,6 +33,7 @@ import type {
   WorkspaceSight,
   WorkspaceSpot,
 } from "../../backend/backend.ts";
+import { homePathOf } from "../../backend/blueprint.ts";
 import type { Marker } from "../../backend/labels.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import type { Liveness, ProcessIdentity, World } from "../../world/world.ts";
@@ -74,9 +77,10 @@ export class MemoryEngine implements EngineApi {
   async create(spec: CreateSpec): Promise<Created> {
     const { mnt, ...where } = this.#mount(spec);
     const { labels, generation, token, blueprint } = spec;
-    const { environment } = blueprint;
+    const home = homePathOf(blueprint);
+    const environment = { HOME: home, PATH: `${ownPath(home)}:${SYSTEM_PATH}`, ...blueprint.environment };
     const ref = newRef(this.#world);
-    const inside = { place: where.place, mnt, environment, world: this.#world };
+    const inside = { place: where.place, mnt, home, environment, world: this.#world };
     this.#objects.set(ref, new MemoryObject({ ref, labels, credentials: { generation, token }, ...inside }));
     return { ref, ...where };
   }

@@ -20,6 +20,8 @@ export interface MemoryObjectOptions {
   readonly credentials: Credentials;
   readonly place: Place;
   readonly mnt: DirectoryNode;
+  /** The path of the home. */
+  readonly home: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly world: World;
 }
@@ -36,13 +38,13 @@ export class MemoryObject {
   #alive = true;
   #markEnded: () => void = () => {};
 
-  constructor({ ref, labels, credentials, place, mnt, environment, world }: MemoryObjectOptions) {
+  constructor({ ref, labels, credentials, place, mnt, home, environment, world }: MemoryObjectOptions) {
     this.ref = ref;
     this.labels = labels;
     this.place = place;
     this.#credentials = credentials;
     const now = () => world.wallMs();
-    const tree = new FileTree(makePrivateRoot(now(), mnt), now);
+    const tree = new FileTree(makePrivateRoot(now(), mnt, home), now);
     this.files = new MemoryFiles(tree);
     this.execs = new ExecTable(new Machine({ tree, world, environment }), runInOwnShell);
     this.ended = new Promise((resolve) => {

@@ -3,6 +3,7 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { ExecCommandOptions } from "../exec-command.ts";
 import type { RemoveCommandOptions } from "../fleet-commands.ts";
+import type { ResetHomeCommandOptions } from "../home-command.ts";
 import type { AioCommandOptions, PortCommandOptions } from "../inside-commands.ts";
 import type { LogsCommandOptions } from "../logs-command.ts";
 import type { ShellCommandOptions } from "../shell-command.ts";
@@ -71,6 +72,15 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
       const { removeCommand } = await import("../fleet-commands.ts");
       const isDone = await removeCommand(terminal, { ...options, json }, signal);
       ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
+    });
+  const home = program.command("home").description("the home directory that a thread keeps");
+  threaded(targeted(home.command("reset")))
+    .description("empty a thread's home: installed programs, caches, dotfiles; ends its sandbox, keeps its workspace")
+    .option("-f, --force", "also while it is in use")
+    .addHelpText("after", examples("sandlot home reset -t t1"))
+    .action(async (options: Omit<ResetHomeCommandOptions, "json">) => {
+      const { resetHomeCommand } = await import("../home-command.ts");
+      await resetHomeCommand(terminal, { ...options, json }, signal);
     });
   targeted(program.command("prune"))
     .description("end every sandbox that is not in use; files are kept unless --purge")

@@ -29,9 +29,10 @@ export async function importCommand(
   const found = await findTarget(terminal, options);
   const { header, counts, withoutEngine } = await withProgress(terminal, "Checking the file", () => checked(path));
   const work = () =>
-    withStore(found, true, ({ store, description }) =>
-      importStore({ store, description, header, withoutEngine, rows: rowsOf(chunksOf(path)), file: path, signal }),
-    );
+    withStore(found, true, ({ store, world, description }) => {
+      const source = { header, withoutEngine, rows: rowsOf(chunksOf(path)), file: path };
+      return importStore({ store, importer: world.randomHex(8), description, ...source, signal });
+    });
   const leftOut = await withProgress(terminal, "Importing", work);
   const { isWhole } = header;
   const { record: sandboxes, tombstone: tombstones } = counts;

@@ -10,7 +10,7 @@ export async function resumeCommand(terminal: Terminal, options: { config?: stri
     const { transfer } = await store.overview();
     if (transfer?.state === "importing")
       throw new SandlotError("store_moved", { state: "importing", since: transfer.since });
-    return transfer === null ? false : store.endTransfer(transfer);
+    return transfer === null ? false : store.endTransfer({ state: "moved", id: transfer.id });
   });
   if (options.json) return printJson(terminal, { store: found.description, resumed });
   if (!resumed) return terminal.error(`The store is open already (${found.description}).\n`);

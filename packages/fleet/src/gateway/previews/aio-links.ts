@@ -2,7 +2,8 @@
  * AIO URLs at rest, named by their link id: files in `$SANDLOT_HOME/aio-urls`, or entries of a store that several hosts
  * share.
  *
- *   /aio/{linkId}{secret}/v1/…    linkId = label of the thread (24), expiry in ms (12), random (12), all hex
+ *   /aio/{linkId}{secret}/v1/…     linkId = label of the thread (24), expiry in ms (12), random (12), all hex
+ *   /aio/p{linkId}{secret}/v1/…    of a provisioned sandbox; its texts are those of `provisioner/provisioned-sandboxes.ts`
  *
  * Invariants
  * - What is stored has the hash of the secret, never the secret, which has 192 random bits.
@@ -28,6 +29,7 @@ import { LookUpLimit } from "../guards/look-up-limit.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
 import { type NamedTexts, noRoom } from "../named-texts/named-texts.ts";
 import { SharedTexts } from "../named-texts/shared-texts.ts";
+import type { ProvisionedSandboxes } from "../provisioner/provisioned-sandboxes.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { LinkClaims } from "./link-use.ts";
 import type { PreviewLinks } from "./links.ts";
@@ -47,7 +49,7 @@ const REMEMBERED_MAX = 10_000;
 /** How long an open request may outlive a URL that another gateway revoked. */
 const RECHECK_MS = 2_000;
 const LINK_ID_PATTERN = /^[0-9a-f]{48}$/;
-const ADDRESS_PATTERN = /^\/aio\/([0-9a-f]{48})([0-9a-f]{48})(?:\/+([^?]*))?(\?.*)?$/;
+const ADDRESS_PATTERN = /^\/aio\/(p?)([0-9a-f]{48})([0-9a-f]{48})(?:\/+([^?]*))?(\?.*)?$/;
 
 const storedSchema = z.strictObject({
   ...{ user: z.string(), thread: z.string(), keyId: z.string() },
@@ -59,6 +61,7 @@ export interface AioUse extends Disposable {
 }
 
 export interface AioAddress {
+  readonly isProvisioned: boolean;
   readonly linkId: string;
   readonly secret: string;
   /** The path inside the AIO API. */
@@ -71,8 +74,9 @@ export function aioPath(linkId: string, secret: string): string {
 
 /** `null` for an address that is not of this form. */
 export function aioAddress(address: string): AioAddress | null {
-  const [, linkId, secret, path = "", query = ""] = ADDRESS_PATTERN.exec(address) ?? [];
-  return linkId === undefined || secret === undefined ? null : { linkId, secret, path: `/${path}${query}` };
+  const [, kind, linkId, secret, path = "", query = ""] = ADDRESS_PATTERN.exec(address) ?? [];
+  if (linkId === undefined || secret === undefined) return null;
+  return { isProvisioned: kind === "p", linkId, secret, path: `/${path}${query}` };
 }
 
 export class AioLinks {
@@ -81,6 +85,7 @@ export class AioLinks {
   readonly #world: World;
   /** Whether the texts are entries of a store. */
   readonly #isShared: boolean;
+  readonly #provisioned: Pick<ProvisionedSandboxes, "claimsOf"> | null;
   /** Open uses of each URL in this process. */
   readonly #uses = new Map<string, Set<() => void>>();
 
@@ -90,9 +95,16 @@ export class AioLinks {
   readonly #valid = new Set<string>();
   readonly #unknown = new LookUpLimit("AIO URLs");
 
-  private constructor(texts: NamedTexts, links: PreviewLinks, world: World, isShared: boolean) {
+  private constructor(
+    texts: NamedTexts,
+    links: PreviewLinks,
+    world: World,
+    isShared: boolean,
+    provisioned: Pick<ProvisionedSandboxes, "claimsOf"> | null,
+  ) {
     this.#texts = texts;
     this.#isShared = isShared;
+    this.#provisioned = provisioned;
     this.#links = links;
     this.#world = world;
   }
@@ -103,12 +115,13 @@ export class AioLinks {
     links: PreviewLinks,
     world: World,
     entries: SharedEntries | null = null,
+    provisioned: Pick<ProvisionedSandboxes, "claimsOf"> | null = null,
   ): Promise<AioLinks> {
     const texts =
       entries === null
         ? await FileTexts.open(join(home, "aio-urls"), LINK_ID_PATTERN, world)
         : new SharedTexts(entries, "aio");
-    return new AioLinks(texts, links, world, entries !== null);
+    return new AioLinks(texts, links, world, entries !== null, provisioned);
   }
 
   /** Returns the secret, which is not stored. */
@@ -143,8 +156,8 @@ export class AioLinks {
    * before a shared store is asked; a file of the home is read without it.
    */
   async use(address: AioAddress, end: () => void, beforeUnknown?: () => void): Promise<AioUse | null> {
-    const { linkId } = address;
-    if (expiryOf(linkId) <= this.#world.wallMs()) return null;
+    const { linkId, isProvisioned } = address;
+    if (!isProvisioned && expiryOf(linkId) <= this.#world.wallMs()) return null;
     const isKnown = this.#valid.has(fingerprintOf(address));
     if (!isKnown && this.#isShared) beforeUnknown?.();
     const verify = () => this.#verify(address);
@@ -192,6 +205,11 @@ export class AioLinks {
     return removed.filter(Boolean).length;
   }
 
+  /** Ends open requests of a URL here; other gateways find out within `RECHECK_MS`. */
+  endUses(linkId: string): void {
+    for (const end of this.#uses.get(linkId) ?? []) end();
+  }
+
   async #verify(address: AioAddress): Promise<LinkClaims | null> {
     const claims = await this.#read(address);
     if (claims === null) this.#valid.delete(fingerprintOf(address));
@@ -202,7 +220,8 @@ export class AioLinks {
     return claims;
   }
 
-  async #read({ linkId, secret }: AioAddress): Promise<LinkClaims | null> {
+  async #read({ isProvisioned, linkId, secret }: AioAddress): Promise<LinkClaims | null> {
+    if (isProvisioned) return (await this.#provisioned?.claimsOf(linkId, secret)) ?? null;
     const text = await this.#texts.read(linkId);
     if (text === null) return null;
     const { user, thread, keyId, hash: expected } = storedSchema.parse(JSON.parse(text));
@@ -235,7 +254,7 @@ export class AioLinks {
 
   async #remove(linkId: string): Promise<boolean> {
     if (!(await this.#texts.remove(linkId))) return false;
-    for (const end of this.#uses.get(linkId) ?? []) end();
+    this.endUses(linkId);
     return true;
   }
 }

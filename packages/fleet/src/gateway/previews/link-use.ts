@@ -4,6 +4,7 @@
  * Invariants
  * - A link has its key's present rights, and none once the key is revoked.
  * - A link leads to an existing thread. It creates a sandbox for the thread's files, never a thread.
+ * - A link that names a sandbox leads to that one only, never to a later one of its thread.
  * - A use ends when the link expires, and within `KEY_RECHECK_MS` after its key was revoked at any gateway of this
  *   home.
  */
@@ -13,6 +14,7 @@ import type { Lease } from "../../fleet.ts";
 import type { World } from "../../world/world.ts";
 import { grantedTo } from "../guards/caller.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
+import type { LeasedSandbox } from "../provisioner/provisioned-leases.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { ThreadUse } from "../thread-use.ts";
 
@@ -24,6 +26,8 @@ export interface LinkClaims extends ThreadKey {
   /** The key that made it. */
   readonly keyId: string;
   readonly expiresAt: number;
+  /** The only sandbox of the thread that it leads to. Absent: the present one. */
+  readonly provisioned?: LeasedSandbox;
 }
 
 export interface LinkUseParts {
@@ -40,10 +44,17 @@ export async function useLink(
 ): Promise<Pick<Lease, "connect" | "release">> {
   const granted = grantedTo(mayActFor(await keys.find(claims.keyId), claims));
   const { user, thread } = claims;
-  const lease = await threads.acquireExisting({ user, thread, granted }, use.purpose, use.signal);
+  const sandboxId = claims.provisioned?.sandboxId;
+  const lease = await threads.acquireExisting({ user, thread, granted }, use.purpose, use.signal, sandboxId);
   const limit = endInTime({ keys, world }, claims, use.end);
   return {
-    connect: (port, options) => lease.connect(port, options),
+    async connect(port, options) {
+      const connection = await lease.connect(port, options);
+      // A lease moves to the next sandbox of its thread after a crash.
+      if (sandboxId === undefined || lease.sandbox.id === sandboxId) return connection;
+      connection.destroy();
+      throw new SandlotError("sandbox_not_found", { id: sandboxId });
+    },
     release() {
       limit[Symbol.dispose]();
       return threads.release(lease);

@@ -88,6 +88,11 @@ export class PreviewLinks {
     return createHmac("sha256", this.#secret).update(`host\n${user}\n${thread}`).digest("hex").slice(0, 24);
   }
 
+  /** A text of 48 hex digits that follows from `text`, and that only gateways with this secret can compute. */
+  derived(text: string): string {
+    return createHmac("sha256", this.#secret).update(`derived\n${text}`).digest("hex").slice(0, 48);
+  }
+
   #mac(text: string): string {
     return createHmac("sha256", this.#secret).update(text).digest("base64url");
   }

@@ -31,6 +31,7 @@ import { errorReply, retryAfterSeconds } from "../errors.ts";
 import type { RateLimits } from "../guards/rate-limits.ts";
 import { checkTarget } from "../guards/web-pages.ts";
 import { malformedHandler } from "../malformed.ts";
+import type { LeasedSandbox } from "../provisioner/provisioned-leases.ts";
 import type { Certificate } from "../tls.ts";
 import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
 import { forwardBytes, forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
@@ -45,6 +46,8 @@ export interface PreviewParts extends LinkUseParts {
   readonly settings: GatewaySettings;
   readonly logger: FastifyBaseLogger;
   readonly certificate: Certificate | null;
+  /** Called for each request through the URL of a provisioned sandbox. */
+  readonly onProvisionedUse?: (used: LeasedSandbox) => void;
 }
 
 export class PreviewServer {
@@ -137,6 +140,7 @@ export class PreviewServer {
     const purpose = aioPath === undefined ? "gateway: preview" : "gateway: AIO URL";
     const end = () => void response.destroy();
     const lease = await useLink(this.#parts, target, { purpose, signal: gone.signal, end });
+    if (target.provisioned !== undefined) this.#parts.onProvisionedUse?.(target.provisioned);
     try {
       const connection = await lease.connect(target.port, { signal: gone.signal });
       const forwarded = { request, connection, port: target.port, world, gone: gone.signal };

@@ -16,6 +16,7 @@ import { leaseRoutes } from "./leases.ts";
 import { mcpRoutes } from "./mcp.ts";
 import { operatorRoutes } from "./operators.ts";
 import { portRoutes } from "./ports.ts";
+import { provisionerRoutes } from "./provisioner.ts";
 import { insideRoutes } from "./sandbox.ts";
 import { sandboxRoutes } from "./sandboxes.ts";
 import { terminalRoutes } from "./terminal.ts";
@@ -37,6 +38,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   terminalRoutes(app, context);
   portRoutes(app, context);
   aioRoutes(app, context);
+  provisionerRoutes(app, context);
   mcpRoutes(app, context);
   docsRoutes(app);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));

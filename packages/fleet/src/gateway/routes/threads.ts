@@ -1,6 +1,6 @@
 /**
- * Threads as a whole: list, stop, purge, and start another with a copy of the workspace. None of these creates a
- * sandbox.
+ * Threads as a whole: list, stop, empty the home, purge, and start another with a copy of the workspace. None of these
+ * creates a sandbox.
  */
 
 import {
@@ -94,6 +94,26 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
     },
     async (request, reply) => {
       const outcome = await threads.destroy(threadOf(request), { force: request.query.force }, goneSignal(reply));
+      return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
+    },
+  );
+
+  app.post(
+    "/v1/threads/:thread/home/reset",
+    {
+      config: { access: "thread", purpose: "reset home" },
+      schema: {
+        summary: "End the thread's sandbox and empty its home; asking again is fine",
+        description:
+          "Installed programs, caches and dotfiles go, and with the sandbox its processes and temporary files. The workspace stays.",
+        tags: ["threads"],
+        params: threadParamsSchema,
+        querystring: threadDeleteQuerySchema,
+        response: { 200: destroyReplySchema, 202: destroyReplySchema, ...THREAD_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      const outcome = await threads.resetHome(threadOf(request), { force: request.query.force }, goneSignal(reply));
       return reply.code(outcome === "stopping" ? 202 : 200).send({ outcome });
     },
   );

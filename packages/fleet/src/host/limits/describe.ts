@@ -51,7 +51,7 @@ function byWatcher(reason: string): Enforcement {
 }
 
 const WHAT: Readonly<Record<Controller, string>> = {
-  memory: "memory, with what lies in /tmp and /home",
+  memory: "memory, with what lies in /tmp",
   cpu: "processor time",
   pids: "the number of processes",
 };

@@ -14,6 +14,7 @@ import {
   type FollowEnd,
   type FollowEvent,
   type FollowOptions,
+  HOME_LINK,
   isSandlotError,
   type ResourceUsage,
   type Sandbox,
@@ -115,7 +116,7 @@ function refusableFiles(inner: SandboxFiles, keeper: DiskKeeper, onRefused: () =
 }
 
 function isInWorkspace(path: string): boolean {
-  return path.startsWith(`${WORKSPACE_ROOT}/`) || path.startsWith("/mnt/acp-workspace/");
+  return [WORKSPACE_ROOT, "/mnt/acp-workspace", HOME_LINK].some((root) => path.startsWith(`${root}/`));
 }
 
 function limitedFiles(inner: SandboxFiles, budget: DiskBudget): SandboxFiles {

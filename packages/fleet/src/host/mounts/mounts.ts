@@ -3,6 +3,7 @@
  *
  * Invariants
  * - Every spelling of a reserved path, or of one above it, is refused: paths are normalized before they are compared.
+ *   A mount that may replace (`Blueprint.mounts`) can have `/mnt/acp-workspace`, or a place below `/mnt/skills`.
  * - A host path is used with its links resolved. It never contains, or lies in, the fleet's own directory.
  * - No part of a host path, nor of a nested destination, is resolved in a directory that a sandbox of any blueprint may
  *   write. Otherwise a sandbox would decide what the next one sees, and where.
@@ -10,7 +11,7 @@
 
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { HOME_LINK, SandlotError, TEMPORARY_HOME } from "@sandlot/contract";
 import type { Blueprint, BlueprintMount } from "../../backend/blueprint.ts";
 import { isWithin } from "../../world/paths.ts";
 import type { MountPoint } from "../workspaces/slots.ts";
@@ -19,19 +20,26 @@ import { type Binding, lookedUpIn, mountPointOf, mountPointProblem, outerOf } fr
 export type { Binding } from "./mount-points.ts";
 
 /** A mount of a path of the host. */
-type Mount = { readonly hostPath: string; readonly sandboxPath: string; readonly readOnly: boolean };
+type Mount = {
+  readonly hostPath: string;
+  readonly sandboxPath: string;
+  readonly readOnly: boolean;
+  readonly replaces?: boolean | undefined;
+};
 type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, "mounts"> }>>;
 
 const SKILLS = "/mnt/skills";
+const ACP_WORKSPACE = "/mnt/acp-workspace";
 
 /** Refused, with everything below them. */
 const RESERVED_TREES = [
-  ...["/mnt/user-data", "/mnt/acp-workspace", SKILLS],
+  // The home's link leads into the workspace.
+  ...["/mnt/user-data", ACP_WORKSPACE, SKILLS, HOME_LINK],
   ...["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin", "/sys", "/usr"],
   "/var/tmp",
 ];
 /** Refused themselves, but paths below them may be mounted over. */
-const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", "/home/sandbox", "/root", "/var"];
+const RESERVED_PATHS = ["/", "/mnt", "/tmp", "/home", TEMPORARY_HOME, "/root", "/var"];
 /** On the host: the kernel's own views of the machine. */
 const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 
@@ -63,8 +71,8 @@ export function checkMounts(
 }
 
 /** The configuration allows volumes only where the backend has them. */
-function hostMount({ hostPath, volume, sandboxPath, readOnly }: BlueprintMount): Mount {
-  if (hostPath !== undefined) return { hostPath, sandboxPath, readOnly };
+function hostMount({ hostPath, volume, sandboxPath, readOnly, replaces }: BlueprintMount): Mount {
+  if (hostPath !== undefined) return { hostPath, sandboxPath, readOnly, replaces };
   throw refused({ hostPath: volume, sandboxPath, readOnly }, "this backend has no volumes, only paths of the host");
 }
 
@@ -110,6 +118,7 @@ function checkedSandboxPath(mount: Mount): string {
     .normalize(sandboxPath)
     .replace(/(?<=.)\/+$/, "")
     .replace(/^\/\/+/, "/");
+  if (mount.replaces === true && (path === ACP_WORKSPACE || path.startsWith(`${SKILLS}/`))) return path;
   const reserved = RESERVED_PATHS.find((one) => one === path) ?? RESERVED_TREES.find((tree) => isWithin(path, tree));
   if (reserved !== undefined) throw refused(mount, `${reserved} is reserved`);
   return path;

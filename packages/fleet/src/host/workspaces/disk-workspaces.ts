@@ -128,7 +128,7 @@ export class DiskWorkspaces implements Workspaces {
     await this.#stepOfSlot(slot, () => {
       if (this.#parts.slots.hasContent(slot) || this.#parts.slots.tenant(slot) !== null) {
         this.#moves.checkReleased(slot);
-        this.#moves.setAside(slot, "a later generation has used the workspace");
+        this.#moves.setAside(slot, "its thread has a later sandbox, or lives on another engine");
       }
       this.#moves.dropIfOver(slot);
     });
@@ -151,6 +151,16 @@ export class DiskWorkspaces implements Workspaces {
     await trash.empty(gone.thread);
     if (gone.slot !== null) await trash.empty(trashOwner(gone.slot));
     await homes.sync(gone.thread);
+  }
+
+  async emptyHome(spot: WorkspaceSpot): Promise<void> {
+    const { homes, trash } = this.#parts;
+    const emptied = await this.#step(spot, (thread) => {
+      homes.checkFence(thread, spot);
+      homes.empty(thread);
+      return thread;
+    });
+    await trash.empty(emptied);
   }
 
   /** Removes the markers of a sandbox that is gone and had its workspace mounted from home. */

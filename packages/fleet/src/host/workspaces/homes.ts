@@ -2,6 +2,7 @@
 
 import {
   chmodSync,
+  closeSync,
   lstatSync,
   mkdirSync,
   openSync,
@@ -15,6 +16,7 @@ import { open, opendir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type Generation,
+  HOME_DIRECTORY,
   type SandboxId,
   SandlotError,
   type ThreadId,
@@ -24,7 +26,7 @@ import {
 import { z } from "zod";
 import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
-import { OPEN_DIRECTORY } from "../descriptors.ts";
+import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { FENCE, TENANT, type Use } from "./fence.ts";
 import { GIVING, type Layout } from "./layout.ts";
 import { fillPreallocated, preallocate } from "./preallocated.ts";
@@ -179,6 +181,18 @@ export class Homes {
     if (!this.has(thread)) return undefined;
     repairTree(path, this.#account);
     return this.#identity(path);
+  }
+
+  /** Takes the content of the kept home out of reach. A workspace that is not here is left alone. */
+  empty(thread: ThreadKey): void {
+    const descriptor = this.descriptor(thread);
+    if (descriptor === undefined) return;
+    try {
+      this.#trash.throwAway(fdPath(descriptor, HOME_DIRECTORY), thread);
+    } finally {
+      closeSync(descriptor);
+    }
+    this.ready(thread);
   }
 
   /** Takes a thread's workspace, and its names, out of reach, including an unfinished change of owner. */

@@ -2,6 +2,9 @@
  * Copies a workspace for another thread. The source is walked by descriptors, because a sandbox may be changing it; the
  * copy is written out of every sandbox's reach.
  *
+ * The home is not copied: the new thread begins with an empty one, because a home with installed programs is mostly
+ * links, and belongs to its thread.
+ *
  * Skipped, and listed: symbolic links (in another thread they would point at other things), everything that is no
  * regular file or directory, and files that the fleet's own account may not read. Files that vanish meanwhile are
  * ignored.
@@ -10,7 +13,7 @@
 import { constants, type Stats } from "node:fs";
 import { chmod, chown, copyFile, type FileHandle, lstat, mkdir, open, opendir } from "node:fs/promises";
 import { join } from "node:path";
-import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import { HOME_DIRECTORY, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { errnoOf, isMissing } from "../../world/disk-trouble.ts";
 import { isDraft } from "../../world/drafts.ts";
 import { fdPath, OPEN_ANY, OPEN_DIRECTORY, OPEN_READ } from "../descriptors.ts";
@@ -64,7 +67,7 @@ class Copy implements CopyOutcome {
   async entriesOf(from: number, to: string, path: string, depth: number): Promise<void> {
     if (depth > DEPTH_MAX) throw tooDeep();
     for await (const { name } of await opendir(fdPath(from))) {
-      if (isDraft(name)) continue;
+      if (isDraft(name) || (depth === 0 && name === HOME_DIRECTORY)) continue;
       if (++this.#entryCount > ENTRIES_MAX)
         throw new SandlotError("too_many_files", { what: "The workspace", max: ENTRIES_MAX });
       const below = path === "" ? name : `${path}/${name}`;

@@ -9,7 +9,7 @@
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync, openSync, renameSync } from "node:fs";
 import { chown, type FileHandle } from "node:fs/promises";
 import { join } from "node:path";
-import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import { HOME_DIRECTORY, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { errnoOf, statIfThere } from "../../world/disk-trouble.ts";
 import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { ACP_DIRECTORY } from "./layout.ts";
@@ -37,12 +37,16 @@ export async function ownBy(file: FileHandle, account: () => Account, known: Acc
 
 const ROOT_MODE = 0o700;
 const DIRECTORY_MODE = 0o755;
-const DIRECTORIES = [...WORKSPACE_DIRECTORIES, ACP_DIRECTORY] as const;
+/** The home is its owner's alone, as programs that keep keys there require. */
+const DIRECTORIES: readonly (readonly [name: string, mode: number])[] = [
+  ...[...WORKSPACE_DIRECTORIES, ACP_DIRECTORY].map((name) => [name, DIRECTORY_MODE] as const),
+  [HOME_DIRECTORY, ROOT_MODE],
+];
 
 /** Creates an empty workspace at a free path. */
 export function makeTree(path: string, account: Account): void {
   mkdirSync(path, ROOT_MODE);
-  for (const name of DIRECTORIES) makeDirectory(join(path, name), DIRECTORY_MODE, account);
+  for (const [name, mode] of DIRECTORIES) makeDirectory(join(path, name), mode, account);
   settle(path, ROOT_MODE, account);
 }
 
@@ -55,9 +59,9 @@ export function repairTree(path: string, account: Account): void {
   const descriptor = openSync(path, OPEN_DIRECTORY);
   try {
     const owner = account === null ? null : fstatSync(descriptor);
-    for (const name of DIRECTORIES) {
+    for (const [name, mode] of DIRECTORIES) {
       const directory = fdPath(descriptor, name);
-      if (statIfThere(directory) === undefined) makeDirectory(directory, DIRECTORY_MODE, owner);
+      if (statIfThere(directory) === undefined) makeDirectory(directory, mode, owner);
     }
   } finally {
     closeSync(descriptor);

@@ -8,8 +8,10 @@ import {
   type ThreadId,
   type UserId,
 } from "@sandlot/contract";
+import { withMounts } from "../../backend/blueprint.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import { parseDelay, parseUser } from "../../config/call-options.ts";
+import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import type { NamedBlueprint, Settings } from "../../config/settings.ts";
 import type { AcquireRequest } from "../../fleet.ts";
 import type { SandboxRecord } from "../../store/record.ts";
@@ -27,7 +29,9 @@ export interface AcquireParams {
   readonly ttlMs: number | null;
 }
 
-const REQUEST_KEYS = ["user", "thread", "existing", "blueprint", "purpose", "signal", "timeoutMs", "ttlMs"] as const;
+const REQUEST_KEYS = [
+  ...(["user", "thread", "existing", "blueprint", "mounts", "purpose", "signal", "timeoutMs", "ttlMs"] as const),
+];
 
 /** `anonymous` makes the key of a request without a thread, or refuses the request. */
 export function parseAcquireParams(
@@ -38,10 +42,16 @@ export function parseAcquireParams(
   refuseUnknownOptions("acquire", request, REQUEST_KEYS);
   const user = parseUser(request.user);
   const thread = request.thread === undefined ? anonymous() : parseThreadId(request.thread);
-  const blueprint = request.blueprint === undefined ? null : blueprintNamed(settings, request.blueprint);
+  const blueprint = blueprintOf(request, settings);
   const timeoutMs = parseDelay("timeoutMs", request.timeoutMs ?? settings.acquireTimeoutMs);
   const ttlMs = request.ttlMs === undefined ? null : parseDelay("ttlMs", request.ttlMs);
   return { user, thread, existing: request.existing === true, blueprint, timeoutMs, ttlMs };
+}
+
+/** `null` for a request that names neither a blueprint nor mounts. */
+function blueprintOf({ blueprint, mounts = [] }: AcquireRequest, settings: Settings): NamedBlueprint | null {
+  if (blueprint === undefined && mounts.length === 0) return null;
+  return withMounts(blueprintNamed(settings, blueprint ?? DEFAULT_BLUEPRINT), mounts);
 }
 
 /** For a lease whose sandbox is gone: the same thread and the same blueprint. */
@@ -50,10 +60,9 @@ export function paramsOfRestart({ user, thread, record }: Slot, settings: Settin
   return { user, thread, existing: false, blueprint, timeoutMs: settings.acquireTimeoutMs, ttlMs: null };
 }
 
-/** An opening found no thread. That is an error for a caller with `existing`; other callers look again: `null`. */
-export function lookAgainUnless(existing: boolean, error: unknown): null {
-  if (!existing && isSandlotError(error, "thread_not_found")) return null;
-  throw error;
+/** An opening found no thread. That is an error for a caller with `existing`; other callers look again. */
+export function lookAgainUnless(existing: boolean, error: unknown): void {
+  if (existing || !isSandlotError(error, "thread_not_found")) throw error;
 }
 
 export function refuseMismatch(record: SandboxRecord, { blueprint, thread }: AcquireParams): void {

@@ -30,6 +30,7 @@ import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
 import { isUntouched } from "../hold/retention.ts";
+import type { Progress } from "../hold/shared-opens.ts";
 import { kept, Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
@@ -71,8 +72,7 @@ export interface Wanted {
   readonly existing: boolean;
   /** The present limits of a reservation; `null`: reserve nothing. */
   readonly room: () => Limits | null;
-  /** Receives the current step of the opening. */
-  readonly at: (stage: string) => void;
+  readonly progress: Progress;
 }
 
 type Reached = { readonly attachment: Attachment; readonly recovery: Recovery };
@@ -93,8 +93,8 @@ export class Opener {
 
   /** Reads the store once and takes the step that follows. */
   async open(key: Key, wanted: Wanted, signal: AbortSignal): Promise<Opened> {
-    const { blueprint, at } = wanted;
-    at("attaching");
+    const { blueprint, progress } = wanted;
+    progress.stage = "attaching";
     const tried: SandboxId[] = [];
     while (true) {
       // Callers that have gone get no reservation.
@@ -103,11 +103,11 @@ export class Opener {
       if (answer.kind === "recovering" || answer.kind === "unknown-session" || answer.kind === "elsewhere")
         return opened(await this.#refused(answer, key));
       if (answer.kind === "reserved") {
-        at("creating");
+        progress.stage = "creating";
         return opened(await this.create(answer.record, blueprint, signal));
       }
       if (answer.kind !== "blank") return answer;
-      at("binding a blank");
+      progress.stage = "binding a blank";
       tried.push(answer.record.sandboxId);
       const bound = await this.#bindBlank(answer.record, answer.generation, key, blueprint, signal);
       if (bound !== "taken") return bound;
@@ -115,7 +115,7 @@ export class Opener {
   }
 
   /** Becomes a holder of the thread's sandbox if it is ready, and connects to it. */
-  #take(
+  async #take(
     { user, thread }: Key,
     { blueprint, existing, room: roomNow }: Wanted,
     tried: readonly SandboxId[],
@@ -126,7 +126,8 @@ export class Opener {
     // Skip blanks that another opening in this process is binding.
     const blank = canBind ? { blueprintHash: blueprint.hash, except: [...this.#binding, ...tried] } : null;
     const room = existing ? null : roomNow();
-    return this.#asking(async (ask) => {
+    const ask = membership.beginHold();
+    try {
       const request = { user, thread, instance: membership.instance, seq: ask.seq, blank };
       const answer =
         room === null
@@ -135,16 +136,21 @@ export class Opener {
               store.take({ ...request, orReserve: { ...record, limits: room } }),
             );
       return answer.kind === "held" ? opened(await this.#attach(answer.record, ask, signal)) : answer;
-    });
+    } finally {
+      membership.endHold(ask);
+    }
+  }
+
+  #attach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Slot | LookAgain> {
+    const { membership, settings } = this.#parts;
+    const { maxLifetimeMs } = settings;
+    const isYoung = maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs;
+    return isYoung ? this.#connect(record, ask, "parked", signal) : this.#replace(record, ask);
   }
 
   /** A sandbox past its lifetime takes no new leases. Without other holders it ends now and is replaced. */
-  async #attach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Slot | LookAgain> {
+  async #replace(record: ReadyRecord, ask: PendingHold): Promise<LookAgain> {
     const { membership, settings, retirement } = this.#parts;
-    const { maxLifetimeMs } = settings;
-    if (maxLifetimeMs === 0 || membership.storeNowAtMost() < record.createdAt + maxLifetimeMs) {
-      return this.#connect(record, ask, "parked", signal);
-    }
     // An old reading of the store's clock makes sandboxes look too old: its host may have slept since. Look again.
     const isCertain = membership.trusted();
     const parked = await this.#letGo(record, ask, null);
@@ -307,12 +313,12 @@ export class Opener {
 
   /** Completes a bind that only the record has, then attaches. Looks again if the sandbox ended or is stopping. */
   async #reach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
-    const { backend, retirement } = this.#parts;
+    const { backend, retirement, settings } = this.#parts;
     try {
       // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
-      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival) };
+      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival, settings) };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";

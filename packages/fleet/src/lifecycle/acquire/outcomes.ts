@@ -1,16 +1,17 @@
 /** The outcomes of an opening for its caller: what happened to the thread's state, or why there is no sandbox. */
 
-import { isErrorCode, RESTORED, type Recovery, SandlotError } from "@sandlot/contract";
+import { isErrorCode, RESTORED, RESTORED_WITHOUT_HOME, type Recovery, SandlotError } from "@sandlot/contract";
 import type { Settings } from "../../config/settings.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { Arrival, ReadyRecord, SandboxRecord } from "../../store/record.ts";
 import { SAME } from "../hold/recoveries.ts";
 
 const EMPTY: Recovery = { kind: "empty", lost: [], survived: [] };
-const RECOVERIES: Readonly<Record<Arrival, Recovery>> = { restored: RESTORED, empty: EMPTY };
 
-export function recoveryOf(record: ReadyRecord, arrival: Arrival | null): Recovery {
-  return arrival === null || isShared(record) ? SAME : RECOVERIES[arrival];
+export function recoveryOf(record: ReadyRecord, arrival: Arrival | null, { blueprints }: Settings): Recovery {
+  if (arrival === null || isShared(record)) return SAME;
+  if (arrival === "empty") return EMPTY;
+  return blueprints[record.blueprint]?.blueprint.home === "temporary" ? RESTORED_WITHOUT_HOME : RESTORED;
 }
 
 /** Other callers are using it, so it is not new to its thread. */

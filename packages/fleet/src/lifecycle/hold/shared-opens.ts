@@ -14,27 +14,31 @@ import type { Slot } from "./slot.ts";
 export interface Patience {
   readonly signal: AbortSignal | undefined;
   readonly leftMs: () => number;
-  readonly late: () => unknown;
+  /** `stage` is the step that it waited for. */
+  readonly late: (stage: string) => unknown;
 }
 
-/** One deadline for all the steps of a call. `stage` names the step that it waits for. */
-export function patienceOf(
-  world: World,
-  timeoutMs: number,
-  signal: AbortSignal | undefined,
-  stage: () => string,
-): Patience {
+/** One deadline for all the steps of a call. */
+export function patienceOf(world: World, timeoutMs: number, signal: AbortSignal | undefined): Patience {
   const until = world.monotonicMs() + timeoutMs;
   return {
     signal,
     leftMs: () => Math.max(0, until - world.monotonicMs()),
-    late: () => new SandlotError("acquire_timeout", { stage: stage(), timeoutMs }),
+    late: (stage) => new SandlotError("acquire_timeout", { stage, timeoutMs }),
   };
 }
+
+/** The step that an opening is at, for the timeout error of a waiting caller. */
+export interface Progress {
+  stage: string;
+}
+
+type Start = (signal: AbortSignal, progress: Progress) => Promise<Slot>;
 
 interface SharedOpen {
   readonly promise: Promise<Slot>;
   readonly controller: AbortController;
+  readonly progress: Progress;
   waiting: number;
   result: Slot | null;
 }
@@ -52,12 +56,7 @@ export class SharedOpens {
   }
 
   /** Joins the opening for `key`, or starts it. `take` gets its slot. */
-  join<T>(
-    key: string,
-    patience: Patience,
-    start: (signal: AbortSignal) => Promise<Slot>,
-    take: (slot: Slot) => T,
-  ): Promise<T> {
+  join<T>(key: string, patience: Patience, start: Start, take: (slot: Slot) => T): Promise<T> {
     const { signal, leftMs, late } = patience;
     if (signal?.aborted === true) return Promise.reject(signal.reason);
     const open = this.#opens.get(key) ?? this.#start(key, start);
@@ -76,7 +75,7 @@ export class SharedOpens {
         leave(reason);
       };
       const onAbort = () => giveUp(signal?.reason);
-      const timer = this.#world.timer(leftMs(), () => giveUp(late()));
+      const timer = this.#world.timer(leftMs(), () => giveUp(late(open.progress.stage)));
       signal?.addEventListener("abort", onAbort, { once: true });
       open.promise.then((slot) => {
         if (left) return;
@@ -96,9 +95,11 @@ export class SharedOpens {
     while (this.#pending.size > 0) await Promise.allSettled(this.#pending);
   }
 
-  #start(key: string, start: (signal: AbortSignal) => Promise<Slot>): SharedOpen {
+  #start(key: string, start: Start): SharedOpen {
     const controller = new AbortController();
-    const open: SharedOpen = { controller, waiting: 0, result: null, promise: start(controller.signal) };
+    const progress = { stage: "looking for the thread's sandbox" };
+    const promise = start(controller.signal, progress);
+    const open: SharedOpen = { controller, progress, promise, waiting: 0, result: null };
     this.#opens.set(key, open);
     this.#pending.add(open.promise);
     open.promise.then(

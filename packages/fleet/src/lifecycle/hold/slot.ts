@@ -161,10 +161,12 @@ export class Slot {
 
 /** Narrows a record to one that belongs to a thread. */
 export function kept(record: ReadyRecord): SlotRecord {
-  const { user, thread } = record;
-  if (user === null || thread === null)
-    throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });
-  return { ...record, user, thread };
+  if (!hasThread(record)) throw new SandlotError("internal", { problem: `sandbox ${record.sandboxId} has no thread` });
+  return record;
+}
+
+function hasThread(record: ReadyRecord): record is SlotRecord {
+  return record.user !== null && record.thread !== null;
 }
 
 export function sandboxLost({ sandboxId, generation, cause }: Slot, reason: LossReason): SandlotError {

@@ -6,7 +6,8 @@
  *   since. Check it before using a slot; if it is false, `validate()` asks the store.
  * - Each beat carries every hold that the store is known to have given, also those that are still being connected, and
  *   the counter up to which that set is complete. A pending hold has a higher counter, so no beat can undo it.
- * - While in doubt, and for a lifetime after, this instance judges no peer (`mayJudge`).
+ * - While in doubt, and for a lifetime after, this instance judges no peer (`mayJudge`). It doubts itself also when its
+ *   clocks and the store's have come apart between two beats: a frozen machine has both of its own wrong together.
  * - `sightSince()` is the moment since which the store has answered every beat in time. Earlier observations do not
  *   count.
  */
@@ -25,9 +26,10 @@ import type { BeatAnswer, HoldAnswer, RejoinHold, Store } from "../../store/stor
 import type { World } from "../../world/world.ts";
 import type { Slot } from "../hold/slot.ts";
 import type { Slots } from "../hold/slots.ts";
+import { CLOCK_TOLERANCE_MS, StoreClockSight } from "./store-clock-sight.ts";
 
-/** A wall clock that is adjusted gently drifts less than this between two beats; more is a jump, a sleep or a stop. */
-const CLOCK_TOLERANCE_MS = 1_000;
+/** How long other engines wait for the recovery of ours, in lifetimes of a session. It takes one, and the engine's time. */
+const AWAITED_LIFETIMES = 4;
 /** How often to repeat a beat at once when the store does not know our session. */
 const REJOIN_MAX = 3;
 
@@ -69,8 +71,7 @@ export class Membership {
   #sightSince = Number.POSITIVE_INFINITY;
   #clockOffset = 0;
   #judgeFrom = 0;
-  /** The offset from our monotonic clock to the store's, at least and at most, and the epoch of that store. */
-  #storeClock = { epoch: null as Epoch | null, least: 0, most: 0 };
+  readonly #storeClock: StoreClockSight;
   #renewal: Promise<void> | null = null;
   #storeLost = false;
   #term = 0;
@@ -93,6 +94,7 @@ export class Membership {
   }) {
     this.instance = parts.instance;
     this.#world = parts.world;
+    this.#storeClock = new StoreClockSight(parts.world);
     this.#store = parts.store;
     this.#slots = parts.slots;
     this.#bus = parts.bus;
@@ -122,17 +124,14 @@ export class Membership {
     return this.#term;
   }
 
-  /**
-   * The earliest possible time at the store; it decides what has ended. Our own monotonic clock advances it: a step of
-   * the local wall clock does not move it.
-   */
+  /** The earliest possible time at the store; it decides what has ended. */
   storeNow(): number {
-    return this.#world.monotonicMs() + this.#storeClock.least;
+    return this.#storeClock.earliest();
   }
 
   /** The latest possible time at the store, as travel times are unknown. It decides whether a new lease may begin. */
   storeNowAtMost(): number {
-    return this.#world.monotonicMs() + this.#storeClock.most;
+    return this.#storeClock.latest();
   }
 
   /** Takes a counter for a hold that is about to be requested. Give it back with `endHold`. */
@@ -250,6 +249,7 @@ export class Membership {
       held: this.#held(),
       asOf: oldestAsking === undefined ? this.#seq : oldestAsking - 1,
       generationFloor: this.#generationFloor,
+      ...(register ? { awaitedMs: AWAITED_LIFETIMES * this.#lifetimeMs } : {}),
     });
   }
 
@@ -262,7 +262,7 @@ export class Membership {
   async #settle(answer: BeatAnswer, sentAt: number, tries: number): Promise<Confirmed> {
     if (answer.kind === "ok") {
       // A registration may have taken effect although its response was lost.
-      if (answer.epoch !== this.#storeClock.epoch) this.#moveClock(answer, sentAt, this.#slots.held());
+      if (!this.#storeClock.isOf(answer.epoch)) this.#moveClock(answer, sentAt, this.#slots.held());
       await this.#recheck(answer);
       return answer;
     }
@@ -278,7 +278,7 @@ export class Membership {
     const registered = await this.#send(true);
     if (registered.kind !== "ok") return this.#settle(registered, registeredAt, tries - 1);
     // Also when the epoch was seen before, and a later step failed.
-    const isNew = registered.epoch !== this.#storeClock.epoch;
+    const isNew = !this.#storeClock.isOf(registered.epoch);
     if (isNew) this.#moveClock(registered, registeredAt, before);
     await this.#rejoin(before, isNew);
     const askedAt = this.#world.monotonicMs();
@@ -286,14 +286,10 @@ export class Membership {
   }
 
   /** A new store has its own clock: remembered records keep their age, also those that were released meanwhile. */
-  #moveClock({ now, epoch }: Confirmed, sentAt: number, remembered: readonly Slot[]): void {
-    const byMs = now - this.storeNow();
+  #moveClock(answer: Confirmed, sentAt: number, remembered: readonly Slot[]): void {
+    const byMs = answer.now - this.storeNow();
     for (const slot of new Set([...remembered, ...this.#slots.held()])) slot.clockMoved(byMs);
-    this.#readClock({ now, epoch }, sentAt);
-  }
-
-  #readClock({ now, epoch }: Pick<Confirmed, "now" | "epoch">, sentAt: number): void {
-    this.#storeClock = { epoch, least: now - this.#world.monotonicMs(), most: now - sentAt };
+    this.#storeClock.read(answer, sentAt);
   }
 
   /** After our session was ended, or the store was lost: take every hold again, or lose the slot. */
@@ -366,11 +362,11 @@ export class Membership {
   }
 
   #confirm(answer: Confirmed, sentAt: number, clockOffset: number): void {
+    if (this.#storeClock.read(answer, sentAt)) this.#doubt();
     this.#epoch = answer.epoch;
     this.#recovering = answer.recovering;
     this.#renewedAt = sentAt;
     this.#clockOffset = clockOffset;
-    this.#readClock(answer, sentAt);
     // Only holds that were confirmed before the beat was sent: at the same instant the beat may have gone without them.
     for (const ask of this.#pendingHolds.values())
       if (ask.hold !== null && ask.hold.heardAt < sentAt) ask.since = Math.max(ask.since, sentAt);

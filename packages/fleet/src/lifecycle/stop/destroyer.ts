@@ -1,6 +1,7 @@
 /**
  * Destroys on request (rules 10 and 11). Refuses a held sandbox unless forced. Answers in bounded time, whatever the
- * engine does. With `purge` the workspace goes while the thread cannot be acquired.
+ * engine does. With `purge` the workspace goes while the thread cannot be acquired; with `emptyHome` the content of its
+ * home does.
  */
 
 import {
@@ -17,7 +18,7 @@ import { hasHome } from "../../backend/workspace-binding.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import { parseDelay, parseUser } from "../../config/call-options.ts";
 import type { Settings } from "../../config/settings.ts";
-import type { DestroyOptions, DestroyOutcome, ThreadKeyInput } from "../../fleet.ts";
+import type { DestroyOptions, DestroyOutcome, ResetHomeOptions, ThreadKeyInput } from "../../fleet.ts";
 import type { Changes } from "../../store/changes.ts";
 import type { SandboxRecord } from "../../store/record.ts";
 import type { Store, StoreMeta, ThreadPlace } from "../../store/store.ts";
@@ -38,6 +39,9 @@ export interface DestroyerParts {
   /** Ends the sessions of dead instances. Returns whether there were any. */
   readonly endDeadSessions: () => Promise<boolean>;
 }
+
+/** How a sandbox ends, and what of its workspace goes. */
+type Ending = DestroyOptions & { readonly emptyHome?: boolean };
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
@@ -68,6 +72,18 @@ export class Destroyer {
   async destroy(input: ThreadKeyInput, options: DestroyOptions = {}): Promise<DestroyOutcome> {
     const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
     return this.#bounded(options, (signal, progress) => this.#destroy(key, options, signal, progress));
+  }
+
+  /** Ends the thread's sandbox and empties its home. `absent`: it has no files. */
+  async resetHome(input: ThreadKeyInput, options: ResetHomeOptions = {}): Promise<DestroyOutcome> {
+    const { backend } = this.#parts;
+    const key = { user: parseUser(input.user), thread: parseThreadId(input.thread) };
+    if (backend.workspaces.emptyHome === undefined) {
+      const neededBy = "emptying a home";
+      throw new SandlotError("capability_missing", { backend: backend.name, capability: "kept-home", neededBy });
+    }
+    const ending = { ...options, emptyHome: true };
+    return this.#bounded(ending, (signal, progress) => this.#destroy(key, ending, signal, progress));
   }
 
   /** A blank that was bound meanwhile belongs to a thread, and stays. */
@@ -129,9 +145,9 @@ export class Destroyer {
     }
   }
 
-  async #destroy(key: Key, options: DestroyOptions, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
+  async #destroy(key: Key, options: Ending, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement } = this.#parts;
-    const purge = options.purge === true;
+    const changesFiles = options.purge === true || options.emptyHome === true;
     /** The stop that the store recorded for this call, and its epoch. It ignores the thread's later sandboxes. */
     let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
     /** The epoch that was known to have recovered before the last look. */
@@ -157,9 +173,9 @@ export class Destroyer {
       // A new store does not know the requests to its predecessor.
       if (isOver) ending = null;
       if (record === null) {
-        if (!purge) return "absent";
+        if (!changesFiles) return "absent";
         if (!(await hasHome(this.#parts.backend.workspaces, key))) return "absent";
-        const sandboxId = await this.#claimForPurge(key, epoch, signal);
+        const sandboxId = await this.#claim(key, options, epoch, signal);
         if (sandboxId !== null) ending = { sandboxId, epoch };
       } else if (record.state === "ready") {
         if (await this.#stop(record, options)) ending = { sandboxId: record.sandboxId, epoch };
@@ -203,19 +219,21 @@ export class Destroyer {
 
   /**
    * Whether another instance's work on the record covers this request. A stopping record takes on a purge. A creating
-   * record takes a note of its end only by force, because its callers wait for it.
+   * record takes a note of its end only by force, because its callers wait for it. Neither takes on an emptied home: an
+   * earlier version may carry it out, and would not know of it. The thread is claimed when the record is gone.
    */
-  async #joins(record: SandboxRecord, { force, purge = false }: DestroyOptions): Promise<boolean> {
-    if (record.state === "stopping") return !purge || (await this.#addPurge(record));
-    return force === true && (await this.#parts.retirement.cancel(record, purge));
+  async #joins(record: SandboxRecord, { force, purge = false, emptyHome = false }: Ending): Promise<boolean> {
+    if (record.state === "stopping") return !emptyHome && (!purge || (await this.#addPurge(record)));
+    return force === true && (await this.#parts.retirement.cancel(record, purge)) && !emptyHome;
   }
 
   /** False when the record changed meanwhile. */
-  async #stop(record: SandboxRecord, { force, purge }: DestroyOptions): Promise<boolean> {
+  async #stop(record: SandboxRecord, { force, purge = false, emptyHome = false }: Ending): Promise<boolean> {
     const { retirement, endDeadSessions, changes } = this.#parts;
     const { sandboxId, generation, revision } = record;
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
-    const answer = await retirement.stop({ sandboxId, generation, reason: "destroyed", purge: purge === true, mode });
+    const request = { sandboxId, generation, reason: "destroyed", purge, emptyHome, mode } as const;
+    const answer = await retirement.stop(request);
     if (answer.kind === "held") {
       // A holder that was killed a moment ago holds nothing, but its session may still exist.
       if (!(await endDeadSessions())) throw inUse(answer.record);
@@ -237,13 +255,18 @@ export class Destroyer {
     return answer.kind === "lost" && answer.record?.purge === true;
   }
 
-  /** No sandbox, but perhaps a workspace: claim the thread, so that it cannot be acquired while the workspace goes. */
-  async #claimForPurge(key: Key, epoch: Epoch | null, signal: AbortSignal): Promise<SandboxId | null> {
+  /** No sandbox, but a workspace: claim the thread, so that it cannot be acquired while files of it go. */
+  async #claim(
+    key: Key,
+    { purge = false, emptyHome = false }: Ending,
+    epoch: Epoch | null,
+    signal: AbortSignal,
+  ): Promise<SandboxId | null> {
     const { store, world, backend, retirement, settings, membership } = this.#parts;
     const { name: blueprint, hash: blueprintHash } = blueprintNamed(settings, "default");
     signal.throwIfAborted();
     const record = await store.claimForRemoval({
-      ...{ key, blueprint, blueprintHash, purge: true, ref: null, place: "home", generation: null },
+      ...{ key, blueprint, blueprintHash, purge, emptyHome, ref: null, place: "home", generation: null },
       ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
       token: world.randomHex(24) as Token,

@@ -219,8 +219,28 @@ export class Retirement {
     const spot = spotOf(record);
     if (spot !== null)
       await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
-        settleWorkspace(backend.workspaces, spot, record.purge),
+        settleWorkspace(backend.workspaces, spot, record.purge, record.emptyHome),
       );
+    else if (record.place !== "home") await this.#setAside(record, term);
+  }
+
+  /**
+   * A record without a thread has no right to a workspace. If its slot has one, and the thread goes on without it (on
+   * another engine, or in a later sandbox), the workspace is kept for a person.
+   */
+  async #setAside({ sandboxId, place, engine }: StoppingRecord, term: number): Promise<void> {
+    const { backend, store } = this.#parts;
+    const { workspaces, markers } = backend;
+    for (const marker of await this.#askAsActor(sandboxId, term, "look at its markers", () =>
+      markers.list(sandboxId),
+    )) {
+      const { user, thread } = marker;
+      const spot = { ...marker, place };
+      const { slot, stale } = await this.#askAsActor(sandboxId, term, "look at its slot", () => workspaces.look(spot));
+      if (!slot) continue;
+      if (!stale && (await store.locate({ user, thread, engines: [engine] })).elsewhere === null) continue;
+      await this.#askAsActor(sandboxId, term, "set its workspace aside", () => workspaces.quarantine(spot));
+    }
   }
 
   /** After a pause this instance may no longer be the actor, so it checks before it calls the engine. */

@@ -22,6 +22,7 @@ export class MemoryTables implements Tables {
   /** Both of a shared store only. */
   readonly #homes = new Map<UserId, Map<ThreadId, string>>();
   readonly #recovered = new Set<string>();
+  readonly #awaited = new Map<string, number>();
   readonly #watchers = new Set<() => void>();
   #meta: MetaRow;
   #transfer: TransferMark | null = null;
@@ -37,13 +38,14 @@ export class MemoryTables implements Tables {
     this.#meta = this.#firstMeta();
   }
 
-  /** Loses everything but the homes of threads, which a shared store keeps over epochs. */
+  /** Loses everything but the homes of threads and the mark of a move, which a shared store keeps over epochs. */
   empty(): void {
     this.#recovered.clear();
+    this.#awaited.clear();
     const rows = [this.#sessions, this.#records, this.#tombstones];
     for (const table of [...rows, this.#byUser, this.#heldBy, this.#blanks]) table.clear();
     this.#meta = this.#firstMeta();
-    this.#transfer = null;
+    if (!this.isShared) this.#transfer = null;
     this.#generation = 0;
   }
 
@@ -95,6 +97,15 @@ export class MemoryTables implements Tables {
     this.changeCount += 1;
     if (this.isShared) this.#recovered.add(engine);
     else this.#meta = { ...this.#meta, recovering: false };
+  }
+
+  awaitedUntil(engine: string): number | null {
+    return this.#awaited.get(engine) ?? null;
+  }
+
+  awaitUntil(engine: string, at: number): void {
+    this.changeCount += 1;
+    this.#awaited.set(engine, at);
   }
 
   hasSession(instance: InstanceId): boolean {

@@ -145,6 +145,10 @@ function clientConfig(settings: PostgresSettings): ClientConfig {
       "default_transaction_isolation=read\\ committed",
       "default_transaction_deferrable=off",
       "client_encoding=UTF8",
+      // A gateway whose host is gone leaves no process of the server behind for longer than a minute.
+      "tcp_keepalives_idle=30",
+      "tcp_keepalives_interval=10",
+      "tcp_keepalives_count=3",
       "jit=off",
       "plan_cache_mode=force_generic_plan",
       "enable_seqscan=off",

@@ -1,8 +1,9 @@
 /**
  * One connection to the server, for one call at a time.
  *
- * - A call that is aborted ends at once and destroys the connection: its answer would otherwise be read by the next call.
- *   The server notices a closed connection within a second and drops the statement (`client_connection_check_interval`).
+ * - A call that is aborted ends at once, destroys the connection and asks the server to stop (`cancel-request.ts`): its
+ *   answer would otherwise be read by the next call. The server also notices a closed connection within a second
+ *   (`client_connection_check_interval`), but not while a commit waits for a replica.
  * - A commit whose wait for a replica was cut short is an error, although the server answers it.
  * - Errors never contain rows or passwords: the driver's own error objects stay here.
  */
@@ -10,7 +11,8 @@
 import { Socket } from "node:net";
 import type { ClientConfig, Client as PgClient } from "pg";
 import { importPeer } from "../../optional-peer.ts";
-import { type Failure, failureOf, UNREPLICATED } from "./problem.ts";
+import type { BackendKey } from "./cancel-request.ts";
+import { type Failure, failureOf, UNCONFIRMED, UNREPLICATED } from "./problem.ts";
 
 export interface Connection {
   /** Rejects with a `ServerFailure`. */
@@ -24,12 +26,16 @@ export interface Call {
   /** A statement with a name is parsed once per connection. */
   readonly name?: string;
   readonly signal?: AbortSignal;
+  /** When it aborts, the server is asked to stop, and its answer is awaited. */
+  readonly stop?: AbortSignal;
 }
 
 export interface ConnectionEvents {
   /** Once, when the connection ended by itself. */
   onLost?(failure: Failure): void;
   onTopics?(payload: string): void;
+  /** The server has to be asked to stop what this process of it does. */
+  onStop?(key: BackendKey): void;
 }
 
 /** A call that failed: what a person can do about it, without the driver's own error. */
@@ -87,21 +93,45 @@ class DriverConnection implements Connection {
   async query<Row extends object>(
     text: string,
     values: readonly unknown[] = [],
-    { name, signal }: Call = {},
+    { name, signal, stop }: Call = {},
   ): Promise<readonly Row[]> {
     const config = { text, values: [...values], ...(name !== undefined && { name }) };
     const run = () =>
       values.length === 0 && name === undefined ? this.#client.query(text) : this.#client.query(config);
-    const result = await abortable(signal, this.#place, () => this.destroy(), run);
-    if (this.#isUnreplicated) {
+    let isStopped = false;
+    const onStop = () => {
+      isStopped = true;
+      this.#stop();
+    };
+    stop?.addEventListener("abort", onStop, { once: true });
+    const giveUp = () => {
       this.destroy();
-      throw new ServerFailure({
-        problem: `no replica of the server at ${this.#place} confirmed the commit in time`,
-        code: null,
-      });
+      this.#stop();
+    };
+    try {
+      const result = await abortable(signal, this.#place, giveUp, run);
+      this.#requireReplicated();
+      // A text of several statements has a list of results, which no caller reads.
+      return Array.isArray(result) ? [] : (result.rows as Row[]);
+    } finally {
+      stop?.removeEventListener("abort", onStop);
+      // The request may arrive later, and would stop the next statement.
+      if (isStopped) this.destroy();
     }
-    // A text of several statements has a list of results, which no caller reads.
-    return Array.isArray(result) ? [] : (result.rows as Row[]);
+  }
+
+  #requireReplicated(): void {
+    if (!this.#isUnreplicated) return;
+    this.destroy();
+    const problem = `no replica of the server at ${this.#place} confirmed the commit in time`;
+    throw new ServerFailure({ problem, code: UNCONFIRMED });
+  }
+
+  #stop(): void {
+    // The driver's types lack both.
+    const processId: unknown = Reflect.get(this.#client, "processID");
+    const secretKey: unknown = Reflect.get(this.#client, "secretKey");
+    if (typeof processId === "number" && typeof secretKey === "number") this.#events.onStop?.({ processId, secretKey });
   }
 
   destroy(): void {

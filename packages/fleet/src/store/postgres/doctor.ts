@@ -14,6 +14,8 @@ const SLOW_MS = 20;
 /** Instances doubt themselves when their clock and the server's move apart by more than a second. */
 const CLOCK_DIFFERENCE_MAX_MS = 1_000;
 const ROUND_TRIPS = 5;
+/** Longer than any transaction of ours. Commits are purged after ten minutes, so the tables have hardly grown by then. */
+const TRANSACTION_MAX_MS = 60_000;
 /** More rows than a fleet of this size has: purging has stopped, or vacuum has. */
 const SIZE_MAX_BYTES = 4 * 1024 ** 3;
 
@@ -37,6 +39,7 @@ export async function postgresFindings(
         replicaFinding(facts),
         encryptionFinding(settings),
         ...(await sizeFindings(connection, settings, late.signal)),
+        await transactionFinding(connection, settings, late.signal),
       ];
     } finally {
       connection.destroy();
@@ -150,6 +153,65 @@ async function sizeFindings(connection: Connection, { schema }: PostgresSettings
   if (bytes < SIZE_MAX_BYTES) return [ok("store size", detail)];
   const fix = `see why autovacuum does not keep up: SELECT * FROM pg_stat_user_tables WHERE schemaname = '${schema}'`;
   return [warn("store size", detail, fix)];
+}
+
+interface OldestTransaction {
+  readonly pid: number | null;
+  readonly gid: string | null;
+  readonly program: string | null;
+  readonly database: string | null;
+  readonly age_ms: number | null;
+}
+
+/**
+ * A transaction that has written, in any database of the server, keeps old commits from being purged. The server tells
+ * its age only to its own role; our commits since then tell it too.
+ */
+async function transactionFinding(
+  connection: Connection,
+  { schema }: PostgresSettings,
+  signal: AbortSignal,
+): Promise<Finding> {
+  const name = "store transactions";
+  const [log] = await connection.query<{ readable: boolean }>(
+    `SELECT has_schema_privilege(pg_namespace.oid, 'USAGE') AND has_table_privilege(pg_class.oid, 'SELECT') AS readable
+      FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1 AND relname = 'commits'`,
+    [schema],
+    { signal },
+  );
+  const firstCommit = log?.readable
+    ? `(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint - at FROM "${schema}".commits
+        WHERE xid > oldest.xid ORDER BY xid LIMIT 1)`
+    : "NULL";
+  const [oldest] = await connection.query<OldestTransaction>(
+    `SELECT activity.pid, prepared.gid, activity.application_name AS program,
+      coalesce(activity.datname, prepared.database) AS database,
+      greatest(extract(epoch FROM clock_timestamp() - coalesce(activity.xact_start, prepared.prepared)) * 1000,
+        ${firstCommit})::float8 AS age_ms
+    FROM (SELECT pg_snapshot_xmin(pg_current_snapshot()) AS xid) AS oldest
+    LEFT JOIN pg_stat_activity AS activity ON activity.backend_xid = oldest.xid::xid
+    LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction = oldest.xid::xid
+    WHERE activity.pid IS NOT NULL OR prepared.gid IS NOT NULL`,
+    [],
+    { signal },
+  );
+  const ageMs = oldest?.age_ms ?? 0;
+  if (oldest === undefined || ageMs < TRANSACTION_MAX_MS) return ok(name, "none that writes has been open for long");
+  const seconds = `${Math.round(ageMs / 1_000)} s`;
+  const growth = "old commits are not purged meanwhile, and the tables grow";
+  if (oldest.gid !== null) {
+    const gid = plain(oldest.gid);
+    const detail = `the prepared transaction ${gid} in database ${plain(oldest.database)} is ${seconds} old; ${growth}`;
+    return warn(name, detail, `there: ROLLBACK PREPARED '${gid}'; (or COMMIT PREPARED)`);
+  }
+  const about = `${plain(oldest.program) || "a program"} in database ${plain(oldest.database)}`;
+  const detail = `the transaction of process ${oldest.pid} (${about}) writes for at least ${seconds}; ${growth}`;
+  return warn(name, detail, `end it: SELECT pg_terminate_backend(${oldest.pid});`);
+}
+
+/** Names that other programs chose. */
+function plain(text: string | null): string {
+  return (text ?? "").replaceAll(/[^\x20-\x26\x28-\x7e]/g, "?").slice(0, 80);
 }
 
 const ok = (name: string, detail: string): Finding => ({ name, status: "ok", detail });

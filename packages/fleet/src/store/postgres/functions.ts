@@ -16,8 +16,9 @@
  * - A statement of a function sees what was committed before the statement began. So the checks come after the locks.
  *   The connection asks for READ COMMITTED (`connect.ts`).
  * - Each commit is remembered with its id, the id of its transaction and the keys that it wrote. A scan of changes reads
- *   these. All transactions below `pg_snapshot_xmin` have ended and are visible. So a scan goes on from there the next
- *   time, and misses no commit that was under way.
+ *   these. It begins with the snapshot of the scan before, and shows the transactions that were not visible there: those
+ *   that were under way, and all later ones. So it misses none and repeats none, however long another program's
+ *   transaction stays open.
  *
  * Writes
  * - A row has no index but its key, so that a new version stays on the page of the old one and touches no index.
@@ -181,14 +182,14 @@ BEGIN
 END
 $body$;
 
--- Every row that exists, in the order of keys. 'low': where a scan of changes goes on afterwards.
+-- Every row that exists, in the order of keys. 'snapshot': where a scan of changes goes on afterwards.
 CREATE FUNCTION "${schema}".scan_all(p_after text, p_limit integer) RETURNS json LANGUAGE plpgsql AS $body$
 DECLARE
   v_incarnation text := ${incarnation};
 BEGIN
   RETURN (
     SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
-      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+      'snapshot', pg_current_snapshot()::text, 'purged', meta.purged_xid::text, 'rows', (
         SELECT json_agg(json_build_array(page.key, page.seq, page.body, '0')) FROM (
           SELECT key, seq, body FROM "${schema}".rows WHERE key > p_after AND body IS NOT NULL ORDER BY key LIMIT p_limit
         ) AS page
@@ -197,23 +198,25 @@ BEGIN
 END
 $body$;
 
--- Every row that was written by the transaction p_xid or a later one, also deleted rows. A row that was written again
--- comes with its last write.
-CREATE FUNCTION "${schema}".scan_changes(p_xid text, p_after text, p_limit integer) RETURNS json
+-- Every row that was written by a transaction which the snapshot p_since does not show, after the place (p_xid, p_after),
+-- also deleted rows. A row that was written again comes with its last write.
+CREATE FUNCTION "${schema}".scan_changes(p_since text, p_xid text, p_after text, p_limit integer) RETURNS json
 LANGUAGE plpgsql AS $body$
 DECLARE
   v_incarnation text := ${incarnation};
+  v_since pg_snapshot := p_since::pg_snapshot;
+  v_under_way xid8[] := ARRAY(SELECT pg_snapshot_xip(v_since));
+  v_from xid8 := greatest(pg_snapshot_xmax(v_since), p_xid::xid8);
 BEGIN
   RETURN (
     SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
-      'low', pg_snapshot_xmin(pg_current_snapshot())::text, 'purged', meta.purged_xid::text, 'rows', (
+      'snapshot', pg_current_snapshot()::text, 'purged', meta.purged_xid::text, 'rows', (
         SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
-          SELECT written.key, commits.seq, rows.body, commits.xid
-          FROM "${schema}".commits CROSS JOIN LATERAL unnest(commits.keys) AS written(key)
-          LEFT JOIN "${schema}".rows ON rows.key = written.key
-          WHERE commits.xid >= p_xid::xid8 AND (commits.xid > p_xid::xid8 OR written.key COLLATE "C" > p_after)
-            AND coalesce(rows.seq, commits.seq) = commits.seq
-          ORDER BY commits.xid, written.key COLLATE "C" LIMIT p_limit
+          -- Two searches by the index. One with OR would read every commit since the oldest open transaction.
+          (${changesWhere(schema, "commits.xid = ANY (v_under_way)")})
+          UNION ALL
+          (${changesWhere(schema, "commits.xid >= v_from")})
+          ORDER BY xid, key LIMIT p_limit
         ) AS page
       )) FROM "${schema}".meta
   );
@@ -226,8 +229,8 @@ BEGIN
   PERFORM "${schema}".begin_incarnation();
   DELETE FROM "${schema}".rows
     WHERE NOT EXISTS (SELECT FROM unnest(p_kept) AS kept WHERE starts_with(key, kept || '/'));
-  -- Scans begin anew.
-  UPDATE "${schema}".meta SET epoch = p_next, purged_xid = pg_current_xact_id();
+  -- Cursors name their epoch, so scans begin anew. They show no commit of the former epoch: all of them ended before.
+  UPDATE "${schema}".meta SET epoch = p_next;
 END
 $body$;
 
@@ -251,7 +254,7 @@ BEGIN
     PERFORM "${schema}".replace_epoch(p_next, p_kept);
     DELETE FROM "${schema}".commits;
     DELETE FROM "${schema}".rows WHERE body IS NULL;
-    UPDATE "${schema}".meta SET cluster = p_cluster;
+    UPDATE "${schema}".meta SET cluster = p_cluster, purged_xid = '0';
   END IF;
 END
 $body$;
@@ -282,6 +285,15 @@ BEGIN
 END
 $body$;
 `;
+}
+
+function changesWhere(schema: string, which: string): string {
+  return `SELECT written.key COLLATE "C" AS key, commits.seq, rows.body, commits.xid
+          FROM "${schema}".commits CROSS JOIN LATERAL unnest(commits.keys) AS written(key)
+          LEFT JOIN "${schema}".rows ON rows.key = written.key
+          WHERE ${which} AND (commits.xid > p_xid::xid8 OR commits.xid = p_xid::xid8 AND written.key COLLATE "C" > p_after)
+            AND coalesce(rows.seq, commits.seq) = commits.seq
+          ORDER BY commits.xid, written.key COLLATE "C" LIMIT p_limit`;
 }
 
 /** The channel of a schema's notifications. */

@@ -3,8 +3,11 @@
  *
  * - A commit, a read and a page of a scan are one statement each, and so one round trip and one transaction. The server's
  *   part is in `functions.ts`.
- * - Every call has two limits: its signal, and `timeoutMs`. A call that fails is `store_unavailable`.
- * - A cursor is JSON that names the incarnation it was made in. In another one it is too old.
+ * - Every call has two limits: its signal, and `timeoutMs`. A call that fails is `store_unavailable`. The server is asked to
+ *   stop what a call has given up, so its processes do not pile up behind a replica that is gone.
+ * - Where replicas confirm commits, a commit waits for them for a quarter of `timeoutMs`: longer than a healthy one takes,
+ *   shorter than a try of the client, so that the caller learns the reason.
+ * - A cursor is JSON that names the incarnation and epoch it was made in. In others it is too old.
  * - One process at a time purges old ids and deletion markers, in small steps, every half minute.
  */
 
@@ -24,10 +27,11 @@ import {
   type RowServer,
   type Topic,
 } from "../rows/row-server.ts";
+import { type BackendKey, sendCancelRequest } from "./cancel-request.ts";
 import { type CheckedConnection, connect, type ServerFacts } from "./connect.ts";
 import { type Connection, ServerFailure } from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
-import { cursorText, isCurrent, type Position, parseCursor } from "./cursor.ts";
+import { cursorText, isCurrent, type Position, parseCursor, type Snapshot } from "./cursor.ts";
 import { unavailable } from "./problem.ts";
 import { migrate } from "./schema.ts";
 import { type PostgresSettings, placeOf } from "./settings.ts";
@@ -52,7 +56,7 @@ interface PageResult {
   readonly now: number;
   readonly epoch: Epoch;
   readonly incarnation: string;
-  readonly low: string;
+  readonly snapshot: Snapshot;
   readonly purged: string;
   readonly rows: readonly (readonly [key: RowKey, seq: number, body: string | null, xid: string])[] | null;
 }
@@ -87,6 +91,8 @@ export class PostgresRowServer implements RowServer {
   readonly #topics: TopicListener;
   #facts: ServerFacts;
   #purgeTimer: Timer | null = null;
+  /** Requests to stop that are under way. */
+  #stopping = 0;
   #closed = false;
 
   /** Use `openPostgresRowServer`. */
@@ -128,7 +134,8 @@ export class PostgresRowServer implements RowServer {
       commit.isDurable,
     ];
     const sql = `SELECT "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS answer`;
-    return JSON.parse(await this.#ask<string>("commit", sql, values, signal)) as CommitAnswer;
+    const stopAfterMs = this.#facts.synchronousStandbys === "" ? null : this.#settings.timeoutMs / 4;
+    return JSON.parse(await this.#ask<string>("commit", sql, values, signal, stopAfterMs)) as CommitAnswer;
   }
 
   async read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
@@ -147,8 +154,9 @@ export class PostgresRowServer implements RowServer {
       const page = await this.#ask<PageResult>("scan", sql, [after, limit], signal);
       return pageOf(page, position, limit);
     }
-    const sql = `SELECT "${schema}".scan_changes($1, $2, $3) AS answer`;
-    const page = await this.#ask<PageResult>("scan", sql, [position.xid, position.key, limit], signal);
+    const { since: shown, xid, key } = position;
+    const sql = `SELECT "${schema}".scan_changes($1, $2, $3, $4) AS answer`;
+    const page = await this.#ask<PageResult>("scan", sql, [shown, xid, key, limit], signal);
     return pageOf(page, position, limit);
   }
 
@@ -169,13 +177,25 @@ export class PostgresRowServer implements RowServer {
   }
 
   /** One statement with one value as its answer, prepared once per connection. The server's functions are our own. */
-  async #ask<Answer>(operation: string, sql: string, values: readonly unknown[], signal: AbortSignal): Promise<Answer> {
+  async #ask<Answer>(
+    operation: string,
+    sql: string,
+    values: readonly unknown[],
+    signal: AbortSignal,
+    stopAfterMs: number | null = null,
+  ): Promise<Answer> {
     const limit = deadline(this.#world, this.#settings.timeoutMs, signal);
+    const call = { name: operation + values.length, signal: limit.signal };
     try {
-      const call = { name: operation + values.length, signal: limit.signal };
-      const [row] = await this.#pool.use(limit.signal, (connection) =>
-        connection.query<{ answer: Answer }>(sql, values, call),
-      );
+      const [row] = await this.#pool.use(limit.signal, async (connection) => {
+        if (stopAfterMs === null) return connection.query<{ answer: Answer }>(sql, values, call);
+        const stop = deadline(this.#world, stopAfterMs);
+        try {
+          return await connection.query<{ answer: Answer }>(sql, values, { ...call, stop: stop.signal });
+        } finally {
+          stop.cancel();
+        }
+      });
       if (row === undefined) throw unavailable(operation, "the server answered without a row; its schema is damaged");
       return row.answer;
     } catch (error) {
@@ -186,7 +206,7 @@ export class PostgresRowServer implements RowServer {
   }
 
   async #open(signal: AbortSignal): Promise<Connection> {
-    const { connection, facts } = await connect(this.#settings, signal);
+    const { connection, facts } = await connect(this.#settings, signal, { onStop: (key) => void this.#stop(key) });
     try {
       await adoptCluster(connection, this.#settings, facts, this.#world, signal);
     } catch (error) {
@@ -195,6 +215,19 @@ export class PostgresRowServer implements RowServer {
     }
     this.#facts = facts;
     return connection;
+  }
+
+  /** At most as many at once as there are connections: a server that hangs takes no request. */
+  async #stop(key: BackendKey): Promise<void> {
+    if (this.#stopping >= this.#settings.poolMax) return;
+    this.#stopping += 1;
+    const limit = deadline(this.#world, this.#settings.timeoutMs);
+    try {
+      await sendCancelRequest(this.#settings, key, limit.signal);
+    } finally {
+      limit.cancel();
+      this.#stopping -= 1;
+    }
   }
 
   #purgeLater(): void {
@@ -209,11 +242,24 @@ export class PostgresRowServer implements RowServer {
   async #purge(): Promise<void> {
     this.#pool.trim(IDLE_MS);
     try {
+      await this.endOrphans();
       for (let batch = 0; batch < PURGE_BATCHES_MAX && !this.#closed; batch += 1)
         if (!(await this.purgeBatch())) return;
     } catch {
       // The next turn tries again.
     }
+  }
+
+  /**
+   * Stops commits of this fleet that wait for a replica longer than any gateway waits for them: their gateway has died, or
+   * was cut off. They stand then, and no longer hold up other commits. Returns how many.
+   */
+  endOrphans(olderThanMs = this.#settings.timeoutMs * 2): Promise<number> {
+    const sql = `SELECT count(pg_cancel_backend(pid))::integer AS answer FROM pg_stat_activity
+      WHERE usename = current_user AND datname = current_database() AND wait_event = 'SyncRep'
+        AND starts_with(query, $1) AND query_start < clock_timestamp() - $2 * interval '1 millisecond'`;
+    const ours = `SELECT "${this.#settings.schema}".commit_rows`;
+    return this.#ask<number>("endOrphans", sql, [ours, olderThanMs], new AbortController().signal);
   }
 
   /** Forgets what is older than promised, at most one batch. Returns whether more is left. */
@@ -253,21 +299,20 @@ async function adoptCluster(
   await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);
 }
 
-/** `null`: the position is of another incarnation, or markers after it are gone. */
+/** `null`: the position is of another incarnation or epoch, or markers after it are gone. */
 function pageOf(page: PageResult, from: Position | null, limit: number): Page | null {
-  const { incarnation, low, epoch, now } = page;
-  if (from !== null && !isCurrent(from, incarnation, page.purged)) return null;
+  const { incarnation, snapshot, epoch, now } = page;
+  if (from !== null && !isCurrent(from, page)) return null;
   const tuples = page.rows ?? [];
   const last = tuples.at(-1);
-  // What was under way at the first page may have been passed by the pages after it.
-  const next = from?.next ?? low;
+  const next = from?.next ?? snapshot;
   const phase = from?.phase ?? "all";
   const isFull = last !== undefined && tuples.length >= limit;
   // Rows may have changed while the pages of everything were read.
   const more = isFull || (from !== null && phase === "all");
   const position: Position = isFull
-    ? { phase, incarnation, next, xid: last[3], key: last[0] }
-    : { phase: "changes", incarnation, next: null, xid: next, key: "" };
+    ? { phase, incarnation, epoch, since: from?.since ?? null, next, xid: last[3], key: last[0] }
+    : { phase: "changes", incarnation, epoch, since: next, next: null, xid: "0", key: "" };
   return {
     rows: tuples.map(([key, seq, body]) => ({ key, seq, body })),
     cursor: cursorText(position),

@@ -14,6 +14,9 @@ export interface Failure {
   readonly code: string | null;
 }
 
+/** The code of a commit that stands on the server, and that no replica has confirmed. The connection is fine. */
+export const UNCONFIRMED = "SL002";
+
 /** The server's warning when it answers a commit that no replica has confirmed. */
 export const UNREPLICATED = /^canceling (?:the )?wait for synchronous replication/;
 

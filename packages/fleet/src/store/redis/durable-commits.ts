@@ -28,11 +28,11 @@ export class DurableCommits {
   #gathering: Waiting[] = [];
   #isWaiting = false;
 
-  /** Half of the timeout is for the replicas, so that a caller can try again in its own. */
+  /** A quarter of the timeout is for the replicas: a try of the store takes a third, and must hear what came of it. */
   constructor(connection: Connection, replicasMin: number, timeoutMs: number) {
     this.connection = connection;
     this.#replicasMin = replicasMin;
-    this.#waitMs = Math.max(1, Math.floor(timeoutMs / 2));
+    this.#waitMs = Math.max(1, Math.floor(timeoutMs / 4));
   }
 
   /** As `Connection.send`, and rejects with `store_unavailable` if too few replicas confirm a commit in time. */

@@ -4,8 +4,8 @@
  * Invariants
  * - A call that has no answer rejects with `store_unavailable`; a commit may have happened then. Its retry with the same
  *   id is answered as the first time.
- * - A commit with `isDurable` is answered only when `replicasMin` replicas have it. If they do not confirm it in half the
- *   timeout, it rejects with `store_unavailable` although the master has it. A retry waits for them again.
+ * - A commit with `isDurable` is answered only when `replicasMin` replicas have it. If they do not confirm it in a quarter
+ *   of the timeout, it rejects with `store_unavailable` although the master has it. A retry waits for them again.
  * - An answer is parsed before it is believed. Another program's answer is `store_unavailable`, never a wrong row.
  */
 

@@ -91,6 +91,7 @@ const recordSchema = z.discriminatedUnion("state", [
   z.looseObject({
     ...acting,
     state: z.literal("stopping"),
+    emptyHome: z.literal(true).optional(),
     ref: z.string().nullable(),
     arrival: z.string().nullable(),
     boundFrom: credentials.nullable(),
@@ -129,7 +130,15 @@ const SCHEMAS: Readonly<Record<string, z.ZodType>> = {
   count,
   generation: z.number(),
   recovered: z.looseObject({ epoch: z.string() }),
-  transfer: z.looseObject({ state: z.enum(["moved", "importing"]), id, since: z.number() }),
+  awaited: z.number(),
+  transfer: z.looseObject({
+    state: z.enum(["moved", "importing"]),
+    id,
+    since: z.number(),
+    epoch: z.string().optional(),
+    importer: z.string().optional(),
+    attempt: count.optional(),
+  }),
   entry: z.string(),
 };
 

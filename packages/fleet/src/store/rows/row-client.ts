@@ -11,6 +11,7 @@
 import { type Epoch, isSandlotError, SandlotError } from "@sandlot/contract";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import type { StepCost } from "../step-observer.ts";
 import { CommitFrontier } from "./commit-frontier.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer } from "./row-server.ts";
 import { ServerClock } from "./server-clock.ts";
@@ -26,23 +27,21 @@ export interface Deadline {
   readonly signal: AbortSignal;
   /** On the monotonic clock. */
   readonly at: number;
+  /** Why the last try failed: a step that ends by its deadline says so. */
+  readonly trouble: { problem: string | null };
+  /** Of this step alone. */
+  readonly cost: StepCost;
 }
 
 /** An answer and when its request was sent, on the monotonic clock. */
 export type Sent<T> = T & { readonly sentAt: number };
 
-/** Counts since the store was opened. */
-export interface RowClientCounts {
-  calls: number;
-  conflicts: number;
-  retries: number;
-}
-
 export class RowClient {
   readonly server: RowServer;
   readonly clock: ServerClock;
   readonly frontier = new CommitFrontier();
-  readonly counts: RowClientCounts = { calls: 0, conflicts: 0, retries: 0 };
+  /** Since the store was opened. */
+  readonly counts: StepCost = { calls: 0, conflicts: 0, retries: 0 };
   readonly #world: World;
   readonly #attemptMs: number;
 
@@ -71,7 +70,7 @@ export class RowClient {
         const sentAt = this.#world.monotonicMs();
         const answer = await this.#call(deadline, (signal) => this.server.commit(commit, signal));
         this.clock.heard(answer.now, sentAt);
-        if (answer.kind === "conflict") this.counts.conflicts += 1;
+        if (answer.kind === "conflict") this.#count(deadline, "conflicts");
         return { answer, commit, sentAt };
       } catch (error) {
         await this.#pauseAfter(error, deadline, tries);
@@ -119,18 +118,26 @@ export class RowClient {
     }
   }
 
-  #call<T>({ operation, signal }: Deadline, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    this.counts.calls += 1;
+  #call<T>(deadline: Deadline, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const { operation, signal } = deadline;
+    this.#count(deadline, "calls");
     const late = () => unavailable(operation, `${this.server.kind} did not answer in time`);
     return within(this.#world, this.#attemptMs, signal, late, call);
   }
 
   /** Waits before the next try. Rejects when there is none: another error, or the end of the step's time. */
-  async #pauseAfter(error: unknown, { signal }: Deadline, tries: number): Promise<void> {
+  async #pauseAfter(error: unknown, deadline: Deadline, tries: number): Promise<void> {
+    const { signal, trouble } = deadline;
     if (signal.aborted) throw signal.reason;
     if (!isSandlotError(error, "store_unavailable")) throw error;
-    this.counts.retries += 1;
+    trouble.problem = error.details.problem;
+    this.#count(deadline, "retries");
     await sleep(this.#world, this.#pauseMs(tries), signal);
+  }
+
+  #count({ cost }: Deadline, what: keyof StepCost): void {
+    this.counts[what] += 1;
+    cost[what] += 1;
   }
 
   #pauseMs(tries: number): number {

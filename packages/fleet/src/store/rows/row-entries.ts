@@ -8,7 +8,8 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { checkEntry, ENTRIES_MAX, type PutAnswer, type SharedEntries, type SharedEntry } from "../entries.ts";
-import { isMarked } from "../transactions/transfer.ts";
+import { importRefusal } from "../transactions/transfer.ts";
+import type { ImportClaim } from "../transfer/store-transfer.ts";
 import type { RowView } from "./row-view.ts";
 
 /** Runs a step over rows as one commit. */
@@ -29,11 +30,12 @@ export class RowEntries implements SharedEntries {
     return this.#run("listEntries", "read", (view) => view.entries(prefix));
   }
 
-  async put(name: string, body: string, expected: number | null, importId?: string): Promise<PutAnswer> {
+  async put(name: string, body: string, expected: number | null, claim?: ImportClaim): Promise<PutAnswer> {
     checkEntry(name, body);
     return this.#run("putEntry", "write", (view): PutAnswer => {
-      if (importId === undefined) checkUnmarked(view);
-      else if (!isMarked(view, "importing", importId)) return { kind: "unmarked" };
+      const refusal = claim === undefined ? null : importRefusal(view, claim);
+      if (refusal !== null) return refusal;
+      if (claim === undefined) checkUnmarked(view);
       const present = view.entry(name);
       if ((present?.seq ?? null) !== expected) return { kind: "changed" };
       if (present === null && view.entries("").length >= ENTRIES_MAX) return { kind: "full", max: ENTRIES_MAX };

@@ -12,6 +12,7 @@
  *   count/…              how many records there are: all, of a user, of an engine
  *   generation           the highest generation so far
  *   recovered/<engine>   the recovery of the engine is over
+ *   awaited/<engine>     until when other engines' instances wait for that
  *   transfer/mark        the store was moved, or an import has not ended; kept over epochs
  *   entry/<name>         a text that gateways share (`store/entries.ts`); kept over epochs
  *
@@ -65,6 +66,10 @@ export function engineCountKey(engine: string): RowKey {
 
 export function recoveredKey(engine: string): RowKey {
   return `recovered/${escaped(engine)}`;
+}
+
+export function awaitedKey(engine: string): RowKey {
+  return `awaited/${escaped(engine)}`;
 }
 
 /** Names of entries are short, printable ASCII already. */

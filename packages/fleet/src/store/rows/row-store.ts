@@ -20,19 +20,20 @@ import type { Epoch, InstanceId } from "@sandlot/contract";
 import { abortable, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { SharedEntries } from "../entries.ts";
+import type { StepCost, StepObserver } from "../step-observer.ts";
 import type { BeatAnswer, BeatRequest, Session } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { beginTransfer } from "../transactions/transfer.ts";
-import type { TransferMark } from "../transfer/store-transfer.ts";
-import { type Deadline, RowClient, type RowClientCounts, unavailable } from "./row-client.ts";
+import type { TransferMark, WantedMark } from "../transfer/store-transfer.ts";
+import { type Deadline, RowClient, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
 import { RowMirror } from "./row-mirror.ts";
-import { MirrorNeeded, RowsNeeded } from "./row-needs.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
 import { RowView } from "./row-view.ts";
+import { attempt, encoded, isCovered, settled } from "./step-outcome.ts";
 
 export interface RowStoreOptions {
   readonly server: RowServer;
@@ -51,7 +52,10 @@ const PAST_EPOCHS_MAX = 16;
 
 /** Steps after which the caller acts outside the store. */
 const DURABLE = new Set(
-  "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin".split(" "),
+  (
+    "putEntry deleteEntry reserve bind publish stop takeOver remove adopt claimForRemoval restore rejoin " +
+    "beginTransfer endTransfer importRows finishImport"
+  ).split(" "),
 );
 
 interface StepPlan {
@@ -81,6 +85,7 @@ export class RowStore extends TransactionalStore {
   #nextScan: Promise<void> | null = null;
   #unsubscribe: (() => void) | null = null;
   #isClosed = false;
+  #observer: StepObserver | null = null;
   readonly #closing = new AbortController();
 
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
@@ -100,8 +105,12 @@ export class RowStore extends TransactionalStore {
   }
 
   /** Calls to the server, conflicts and retries so far. */
-  get counts(): Readonly<RowClientCounts> {
+  get counts(): Readonly<StepCost> {
     return this.#client.counts;
+  }
+
+  override observeSteps(observer: StepObserver): void {
+    this.#observer = observer;
   }
 
   /** Holds are looked at as of the scan; the commit checks only what the beat writes. */
@@ -110,10 +119,13 @@ export class RowStore extends TransactionalStore {
     return this.#step("beat", plan, (view) => beat(view, request));
   }
 
-  /** An old mirror might lack the homes by which a used store is known. */
-  override beginTransfer(mark: Omit<TransferMark, "since">): Promise<TransferMark | null> {
+  /** An old mirror might lack the homes and entries by which a used store is known. */
+  override beginTransfer(wanted: WantedMark): Promise<TransferMark | null> {
     const plan = { access: "write", relies: "reads", needsFresh: true } as const;
-    return this.#step("beginTransfer", plan, (view) => beginTransfer(view, mark));
+    return this.#step("beginTransfer", plan, (view) => {
+      const isFirst = wanted.state === "importing" && view.transfer() === null;
+      return isFirst && view.entries("").length > 0 ? null : beginTransfer(view, wanted);
+    });
   }
 
   override async endDeadSession(peer: InstanceId, beatSeen: number): Promise<boolean> {
@@ -152,10 +164,8 @@ export class RowStore extends TransactionalStore {
 
   #step<T>(operation: string, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
     if (this.#isClosed) return Promise.reject(unavailable(operation, "it is closed"));
-    const at = this.#world.monotonicMs() + this.#timeoutMs;
-    const late = () => unavailable(operation, `${this.kind} did not answer within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-      this.#untilCommitted({ operation, signal, at }, plan, step),
+    return this.#within(operation, operation, "did not answer", (deadline) =>
+      this.#untilCommitted(deadline, plan, step),
     );
   }
 
@@ -304,11 +314,23 @@ export class RowStore extends TransactionalStore {
   }
 
   #scan(operation: string): Promise<void> {
+    return this.#within("scan", operation, "did not send its rows", (deadline) => this.#scanPages(deadline));
+  }
+
+  /** `name`: the step for the observer. `operation`: the caller's, in errors. */
+  #within<T>(name: string, operation: string, failure: string, work: (deadline: Deadline) => Promise<T>): Promise<T> {
+    const cost: StepCost = { calls: 0, conflicts: 0, retries: 0 };
+    const trouble: Deadline["trouble"] = { problem: null };
     const at = this.#world.monotonicMs() + this.#timeoutMs;
-    const late = () => unavailable(operation, `${this.kind} did not send its rows within ${this.#timeoutMs} ms`);
-    return within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-      this.#scanPages({ operation, signal, at }),
-    );
+    const late = () => {
+      const cause = trouble.problem === null ? "" : `: ${trouble.problem}`;
+      return unavailable(operation, `${this.kind} ${failure} within ${this.#timeoutMs} ms${cause}`);
+    };
+    const run = () =>
+      within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
+        work({ operation, signal, at, trouble, cost }),
+      );
+    return this.#observer === null ? run() : this.#observer.around(name, cost, run);
   }
 
   /** A scan from the beginning that fails begins there again: only a whole one shows which rows are gone. */
@@ -362,35 +384,3 @@ export class RowStore extends TransactionalStore {
 }
 
 const NEVER = new AbortController().signal;
-
-type Outcome<T> =
-  | { readonly kind: "value"; readonly value: T }
-  /** It may have failed over outdated rows. */
-  | { readonly kind: "error"; readonly error: unknown }
-  | { readonly kind: "rows"; readonly keys: readonly RowKey[] }
-  | { readonly kind: "mirror" };
-
-function attempt<T>(view: RowView, step: (view: RowView) => T): Outcome<T> {
-  try {
-    return { kind: "value", value: step(view) };
-  } catch (error) {
-    if (error instanceof RowsNeeded) return { kind: "rows", keys: error.keys };
-    return error instanceof MirrorNeeded ? { kind: "mirror" } : { kind: "error", error };
-  }
-}
-
-function settled<T>(outcome: Extract<Outcome<T>, { kind: "value" | "error" }>): T {
-  if (outcome.kind === "error") throw outcome.error;
-  return outcome.value;
-}
-
-function encoded(view: RowView): Map<RowKey, string | null> {
-  return new Map([...view.writes].map(([key, value]) => [key, value === null ? null : JSON.stringify(value)]));
-}
-
-function isCovered(reads: ReadonlyMap<RowKey, number>, present: ReadonlyMap<RowKey, number> | null): boolean {
-  if (reads.size === 0) return true;
-  if (present === null) return false;
-  for (const [key, seq] of reads) if (present.get(key) !== seq) return false;
-  return true;
-}

@@ -20,6 +20,7 @@ import type { MetaRow, Tables } from "../tables.ts";
 import type { ThreadHome, TransferMark } from "../transfer/store-transfer.ts";
 import { type BeatBody, type HomeBody, type SessionBody, type ThreadBody, toSession } from "./row-body.ts";
 import {
+  awaitedKey,
   beatKey,
   COUNT_ALL_KEY,
   engineCountKey,
@@ -86,6 +87,14 @@ export class RowView implements Tables {
     this.topics.add(ROOM);
   }
 
+  awaitedUntil(engine: string): number | null {
+    return this.#get(awaitedKey(engine)) as number | null;
+  }
+
+  awaitUntil(engine: string, at: number): void {
+    this.#put(awaitedKey(engine), at);
+  }
+
   /** Relied on also by a beat: a registration must not overtake the mark. */
   transfer(): TransferMark | null {
     return this.#relyOn(TRANSFER_KEY) as TransferMark | null;
@@ -142,7 +151,7 @@ export class RowView implements Tables {
 
   /** The session if its last beat is still this one (`null`: whichever), also if it is ending. */
   sessionToEnd(instance: InstanceId, beatSeen: number | null): Session | null {
-    const session = this.#relyOn(sessionKey(instance)) as SessionBody | null;
+    const session = this.#anySession(instance);
     const beat = this.#relyOn(beatKey(instance)) as BeatBody | null;
     if (session === null || beat === null || (beatSeen !== null && beat.beat !== beatSeen)) return null;
     return toSession(session, beat);
@@ -150,14 +159,14 @@ export class RowView implements Tables {
 
   /** From now on the session has no rights: every hold that is under way conflicts. */
   markEnding(instance: InstanceId): void {
-    const session = this.#relyOn(sessionKey(instance)) as SessionBody;
-    if (session.ending) return;
+    const session = this.#anySession(instance);
+    if (session === null || session.ending) return;
     this.#put(sessionKey(instance), { ...session, ending: true });
     this.#put(ROSTER_KEY, this.#rosterWithout(instance));
   }
 
   isEnding(instance: InstanceId): boolean {
-    return (this.#relyOn(sessionKey(instance)) as SessionBody | null)?.ending === true;
+    return this.#anySession(instance)?.ending === true;
   }
 
   record(sandboxId: SandboxId): SandboxRecord | null {
@@ -326,8 +335,12 @@ export class RowView implements Tables {
     if (user !== null && thread !== null) this.topics.add(`thread:${threadKeyOf(user, thread)}`);
   }
 
+  #anySession(instance: InstanceId): SessionBody | null {
+    return this.#relyOn(sessionKey(instance)) as SessionBody | null;
+  }
+
   #session(instance: InstanceId): SessionBody | null {
-    const session = this.#relyOn(sessionKey(instance)) as SessionBody | null;
+    const session = this.#anySession(instance);
     return session === null || session.ending ? null : session;
   }
 

@@ -8,9 +8,6 @@
 import type { InstanceId } from "@sandlot/contract";
 import type { Hold, SandboxRecord } from "../record.ts";
 
-/** Room for a hold or two. More would waste more than it saves. */
-const STEP_CHARS = 256;
-
 /** Whether two versions of a record have the same `fixedText`. Object values are never changed in place. */
 export function isFixedSame(one: SandboxRecord, other: SandboxRecord): boolean {
   return (
@@ -41,14 +38,9 @@ export function fixedText(record: SandboxRecord): string {
   return JSON.stringify(fixed).slice(0, -1);
 }
 
-/**
- * Pads with spaces, which JSON allows. A record that is held and released then keeps its length, and SQLite overwrites
- * it in place instead of making room on the page.
- */
 export function bodyText(fixed: string, record: SandboxRecord): string {
   const { revision, parkedAt } = record;
-  const json = `${fixed},"revision":${revision},"holders":{${holdersText(record)}},"leases":${leasesText(record)},"parkedAt":${parkedAt}}`;
-  return json.padEnd(Math.ceil(json.length / STEP_CHARS) * STEP_CHARS);
+  return `${fixed},"revision":${revision},"holders":{${holdersText(record)}},"leases":${leasesText(record)},"parkedAt":${parkedAt}}`;
 }
 
 function holdersText({ holders }: SandboxRecord): string {

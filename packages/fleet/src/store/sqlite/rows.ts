@@ -207,7 +207,8 @@ export function isTombstone(value: unknown): value is Tombstone {
 
 function isTransfer(value: unknown): value is TransferMark {
   if (!isObject(value) || (value.state !== "moved" && value.state !== "importing")) return false;
-  return isText(value.id) && isNumber(value.since);
+  const { epoch = "", importer = "", attempt = 1 } = value;
+  return isText(value.id) && isNumber(value.since) && isText(epoch) && isText(importer) && isNumber(attempt);
 }
 
 function isObject(value: unknown): value is Row {

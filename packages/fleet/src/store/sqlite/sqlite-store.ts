@@ -5,8 +5,8 @@
  *   before it or after it, and an answered step stays.
  * - The store waits for a locked file between short tries, never inside one, so that a peer that was stopped inside a
  *   transaction cannot freeze this process. Writers wait in line and only the first one tries.
- * - A deleted file that is still open takes writes that no process would ever read. So every beat, and any other step
- *   if the last look is old, compares the file in place with the open one. Deleted: every step is `store_unavailable`
+ * - A deleted file that is still open takes writes that no process would ever read. So every beat, every step of a move,
+ *   and any other step if the last look is old, compares the file in place with the open one. Deleted: every step is `store_unavailable`
  *   until a file is there again. Replaced: the store opens the new one, which has a new epoch.
  *
  * Errors: `store_corrupt` when the content of the file is unusable and only a person can change that;
@@ -42,6 +42,8 @@ export interface SqliteStoreOptions {
 const OPERATION_TIMEOUT_MS = 5_000;
 /** How old the last look at the file may be. A look costs a few microseconds. */
 const LOOK_AGE_MAX_MS = 250;
+/** Steps after which nothing would notice that the file is another one: a move has no beats. */
+const LOOKS_FIRST = new Set(["beat", "beginTransfer", "importRows", "finishImport", "overview"]);
 
 /** Opens the store at `path`, and makes it (and its directory) if there never was one. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
@@ -163,7 +165,7 @@ export class SqliteStore extends TransactionalStore {
     if (this.#closed) return false;
     return (
       this.#reopening !== null ||
-      operation === "beat" ||
+      LOOKS_FIRST.has(operation) ||
       now - this.#lookedAt >= LOOK_AGE_MAX_MS ||
       this.#trouble !== null
     );

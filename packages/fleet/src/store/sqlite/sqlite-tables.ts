@@ -101,6 +101,12 @@ export class SqliteTables implements Tables {
     this.putMeta({ ...this.meta(), recovering: false });
   }
 
+  awaitedUntil(): number | null {
+    return null;
+  }
+
+  awaitUntil(): void {}
+
   hasSession(instance: InstanceId): boolean {
     if (this.#cache.hasSession(instance)) return true;
     if (this.#sql.hasSession.get(instance) === undefined) return false;

@@ -88,7 +88,6 @@ function reserveFor(
   if (full !== null) return full;
   const generation = nextGeneration(tables);
   const record: CreatingRecord = firstRecord(tables, { ...request, user, thread, generation, state: "creating" });
-  settle(tables, record);
   return { kind: "reserved", record: insert(tables, record) };
 }
 
@@ -102,6 +101,7 @@ export function nextGeneration(tables: Tables): Generation {
   return generation as Generation;
 }
 
+/** The first sandbox that is ready settles its thread. One that could not be made ties it to no engine. */
 export function publish(tables: Tables, request: PublishRequest): ReadyRecord | null {
   const record = tables.record(request.sandboxId);
   if (record === null || record.state !== "creating" || record.revision !== request.revision) return null;
@@ -111,6 +111,7 @@ export function publish(tables: Tables, request: PublishRequest): ReadyRecord | 
   const holders = hold === null ? {} : { [actor]: { generation: record.generation, seq: hold, since: now } };
   const parkedAt = hold === null ? now : null;
   const ready = { ...{ ref, place, arrival, holders, leases: {}, parkedAt }, purge: false, reason: null } as const;
+  settle(tables, record);
   return move<ReadyRecord>(tables, record, { ...record, ...ready, state: "ready", actor: null });
 }
 

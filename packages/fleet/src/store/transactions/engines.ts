@@ -48,7 +48,7 @@ export function mayLiveOn(tables: Tables, user: UserId, thread: ThreadId, engine
   return home === null || home === engine;
 }
 
-/** A thread that has a record stays with its engine until it is purged. One without a name never comes back. */
+/** A thread that had a sandbox stays with its engine until it is purged. One without a name never comes back. */
 export function settle(tables: Tables, { user, thread, engine }: SandboxRecord): void {
   if (user !== null && thread !== null && !isAnonymous(thread)) tables.putHome(user, thread, engine);
 }
@@ -60,7 +60,8 @@ export function isRecovering(tables: Tables, engines: readonly string[]): boolea
 
 /**
  * A thread waits for the recovery of its engine. One that has none yet may turn out to have a sandbox on any engine, so
- * it waits for all that have a session. What has no thread, or none with a name, is new and waits for its own engine.
+ * it waits for all that have a session, each for a limited time: an engine that cannot recover is like one without a
+ * session. What has no thread, or none with a name, is new and waits for its own engine.
  */
 export function refuseWhileRecovering(
   tables: Tables,
@@ -68,11 +69,26 @@ export function refuseWhileRecovering(
   key: Key | null,
 ): { readonly kind: "recovering"; readonly epoch: Epoch } | null {
   const isNew = key === null || isAnonymous(key.thread);
-  const waitsFor = !tables.isShared || isNew ? own : enginesThatMayHave(tables, key);
+  const waitsFor = !tables.isShared || isNew ? own : enginesThatMayHave(tables, own, key);
   return isRecovering(tables, waitsFor) ? { kind: "recovering", epoch: tables.meta().epoch } : null;
 }
 
-function enginesThatMayHave(tables: Tables, key: Key): readonly string[] {
+function enginesThatMayHave(tables: Tables, own: readonly string[], key: Key): readonly string[] {
   const engine = engineOf(tables, key);
-  return engine === null ? tables.sessions().flatMap(({ engines }) => engines) : [engine];
+  if (engine !== null) return [engine];
+  const others = tables.sessions().flatMap(({ engines }) => engines);
+  return [...own, ...others.filter((other) => !own.includes(other) && isAwaited(tables, other))];
+}
+
+function isAwaited(tables: Tables, engine: string): boolean {
+  const until = tables.isRecovering(engine) ? tables.awaitedUntil(engine) : null;
+  return until === null || tables.now() < until;
+}
+
+/** Called with each registration. The first one in an epoch decides how long its engines are waited for. */
+export function awaitRecovery(tables: Tables, engines: readonly string[], forMs: number): void {
+  if (!tables.isShared) return;
+  for (const engine of engines)
+    if (tables.isRecovering(engine) && tables.awaitedUntil(engine) === null)
+      tables.awaitUntil(engine, tables.now() + forMs);
 }

@@ -74,7 +74,9 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (!reaches(tables, request.actor, request.engine)) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
-  const { key, ref, place, superseded, purge = false } = request;
+  const { key, ref, place, superseded, purge = false, emptyHome = false } = request;
+  /** A person asked for it, so the thread must be its own. */
+  const isRequested = purge || emptyHome;
   const given = request.generation;
   if (superseded !== undefined) {
     const newer = tables.recordOf(superseded.user, superseded.thread);
@@ -85,9 +87,9 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     tables.recordOf(key.user, key.thread) === null &&
     mayLiveOn(tables, key.user, key.thread, request.engine);
   // A store that was lost does not know yet whether the thread has a sandbox.
-  if (purge && (!claimable || refuseWhileRecovering(tables, [request.engine], key) !== null)) return null;
+  if (isRequested && (!claimable || refuseWhileRecovering(tables, [request.engine], key) !== null)) return null;
   // The generation was given before this transaction: one older than the thread's last removes nothing.
-  const last = purge && claimable ? tables.tombstoneOf(key.user, key.thread) : null;
+  const last = isRequested && claimable ? tables.tombstoneOf(key.user, key.thread) : null;
   if (given !== null && last !== null && last.generation > given) return null;
   const user = claimable ? key.user : null;
   const thread = claimable ? key.thread : null;
@@ -95,9 +97,11 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   raiseGeneration(tables, generation);
   const record: StoppingRecord = {
     ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
-    ...{ ref, place, purge: purge || isAnonymous(thread), reason: purge ? "destroyed" : "orphaned" },
+    ...{ ref, place, purge: purge || isAnonymous(thread), reason: isRequested ? "destroyed" : "orphaned" },
+    ...(emptyHome && { emptyHome }),
   };
-  settle(tables, record);
+  // A look around has found it, perhaps with files. What its own maker gives up was never used.
+  if (request.epoch !== undefined) settle(tables, record);
   return insert(tables, record);
 }
 

@@ -54,5 +54,6 @@ export function expireLease(tables: Tables, leaseId: LeaseId, seen: LeaseSeen): 
 
 function dropLease(tables: Tables, record: ReadyRecord, leaseId: LeaseId): ReadyRecord {
   const { [leaseId]: _, ...leases } = record.leases;
-  return change(tables, record, { leases, ...parkingOf({ ...record, leases }, tables.now()) });
+  const { holders } = record;
+  return change(tables, record, { leases, ...parkingOf({ holders, leases }, tables.now()) });
 }

@@ -33,7 +33,8 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
     if (mode.kind === "unheld" && tables.isRecovering(record.engine)) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
-  const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, purge };
+  const emptyHome = request.emptyHome === true && !purge ? ({ emptyHome: true } as const) : {};
+  const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, purge, ...emptyHome };
   return { kind: "stopping", record: move(tables, record, stopping) };
 }
 

@@ -64,12 +64,13 @@ export function dropHold(
   left: Partial<Pick<ReadyRecord, "arrival" | "boundFrom">> = { arrival: null },
 ): ReadyRecord {
   const { [instance]: _, ...holders } = record.holders;
-  return change(tables, record, { holders, ...left, ...parkingOf({ ...record, holders }, parkedAt) });
+  const { leases } = record;
+  return change(tables, record, { holders, ...left, ...parkingOf({ holders, leases }, parkedAt) });
 }
 
 /** The changes besides the holders when some of them left. */
-export function parkingOf(record: ReadyRecord, parkedAt: number): { parkedAt?: number } {
-  return isHeld(record) ? {} : { parkedAt };
+export function parkingOf(left: Pick<ReadyRecord, "holders" | "leases">, parkedAt: number): { parkedAt?: number } {
+  return isHeld(left) ? {} : { parkedAt };
 }
 
 export function hasSession(tables: Tables, instance: InstanceId): boolean {

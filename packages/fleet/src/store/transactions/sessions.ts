@@ -8,7 +8,7 @@
 import { type Generation, type InstanceId, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { BeatAnswer, BeatRequest } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { isRecovering } from "./engines.ts";
+import { awaitRecovery, isRecovering } from "./engines.ts";
 import { dropHold, raiseGeneration } from "./rows.ts";
 
 export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
@@ -18,6 +18,7 @@ export function beat(tables: Tables, request: BeatRequest): BeatAnswer {
   const session = tables.session(request.instance);
   if (session === null && !request.register) return { kind: "unknown-session" };
   if (session === null) refuseIfMarked(tables);
+  if (session === null && request.awaitedMs !== undefined) awaitRecovery(tables, request.engines, request.awaitedMs);
   // A late beat must not undo a newer one, least of all heal a hold taken since.
   const now = tables.now();
   if (session !== null && request.beat <= session.beat) return { kind: "ok", epoch, recovering, now, lost: [] };

@@ -13,6 +13,9 @@
  * an instance was creating or stopping are in it, and the next instance takes them over as from any dead actor.
  *
  * Every step works on one page, so a crash leaves a marked store. Repeating an import skips the rows that are there.
+ *
+ * The mark outlives an epoch, and rows do not. So the mark names the epoch in which its process began. A step in a later
+ * one is refused, and the import has to be repeated: it would otherwise end the recovery of engines whose records went.
  */
 
 import { isAnonymous, isHeld, type SandboxRecord, type Tombstone } from "../record.ts";
@@ -20,12 +23,16 @@ import type { Tables } from "../tables.ts";
 import type {
   ExportCursor,
   ExportPage,
+  FinishAnswer,
   FinishImportRequest,
   ImportAnswer,
+  ImportClaim,
+  ImportRefusal,
   StoreOverview,
   ThreadHome,
   TransferMark,
   TransferRow,
+  WantedMark,
 } from "../transfer/store-transfer.ts";
 import { withRenewedLeases } from "./recovery.ts";
 import { insert, raiseGeneration } from "./rows.ts";
@@ -33,11 +40,18 @@ import { insert, raiseGeneration } from "./rows.ts";
 /** More than any store keeps. */
 const TOMBSTONES_MAX = 100_000;
 
-export function beginTransfer(tables: Tables, { state, id }: Omit<TransferMark, "since">): TransferMark | null {
+export function beginTransfer(tables: Tables, wanted: WantedMark): TransferMark | null {
   const present = tables.transfer();
-  if (present !== null) return present;
-  if (state === "importing" && isUsed(tables)) return null;
-  const mark: TransferMark = { state, id, since: tables.now() };
+  const isOurs = present?.state === "importing" && wanted.state === "importing" && present.id === wanted.id;
+  if (present !== null && !isOurs) return present;
+  if (present === null && wanted.state === "importing" && isUsed(tables)) return null;
+  const attempt = present === null ? 1 : (present.attempt ?? 1) + 1;
+  const mark: TransferMark = {
+    ...wanted,
+    since: present?.since ?? tables.now(),
+    epoch: tables.meta().epoch,
+    ...(wanted.state === "importing" && { attempt }),
+  };
   tables.putTransfer(mark);
   return mark;
 }
@@ -51,15 +65,20 @@ function isUsed(tables: Tables): boolean {
   return tables.isShared ? tables.homes().length > 0 : !tables.isRecovering("");
 }
 
-export function endTransfer(tables: Tables, { state, id }: Pick<TransferMark, "state" | "id">): boolean {
-  if (!isMarked(tables, state, id)) return false;
+export function endTransfer(tables: Tables, wanted: WantedMark): boolean {
+  const mark = tables.transfer();
+  if (mark?.state !== wanted.state || mark.id !== wanted.id) return false;
+  if (wanted.state === "importing" && mark.importer !== wanted.importer) return false;
   tables.putTransfer(null);
   return true;
 }
 
-export function isMarked(tables: Tables, state: TransferMark["state"], id: string): boolean {
+/** Why this process must not go on with its import; `null`: it may. */
+export function importRefusal(tables: Tables, { id, importer }: ImportClaim): ImportRefusal | null {
   const mark = tables.transfer();
-  return mark?.state === state && mark.id === id;
+  if (mark?.state !== "importing" || mark.id !== id) return { kind: "unmarked" };
+  if (mark.importer !== importer) return { kind: "taken-over" };
+  return mark.epoch === tables.meta().epoch ? null : { kind: "new-epoch" };
 }
 
 /** The first page has the tombstones. Then come the homes, then the records, each in the order of their keys. */
@@ -102,8 +121,9 @@ function exported(record: SandboxRecord): SandboxRecord {
 }
 
 /** A page is written as a whole, or not at all. */
-export function importRows(tables: Tables, id: string, rows: readonly TransferRow[]): ImportAnswer {
-  if (!isMarked(tables, "importing", id)) return { kind: "unmarked" };
+export function importRows(tables: Tables, claim: ImportClaim, rows: readonly TransferRow[]): ImportAnswer {
+  const refusal = importRefusal(tables, claim);
+  if (refusal !== null) return refusal;
   for (const row of rows) {
     if (row.kind === "home" && hasOtherHome(tables, row.home)) return { kind: "rehomed", home: row.home };
     if (row.kind !== "record") continue;
@@ -162,12 +182,14 @@ function atTime<R extends SandboxRecord>(record: R, now: number): R {
   return { ...record, createdAt, parkedAt: Math.min(record.parkedAt ?? now, now) };
 }
 
-export function finishImport(tables: Tables, { id, generation, recovered }: FinishImportRequest): boolean {
-  if (!isMarked(tables, "importing", id)) return false;
+export function finishImport(tables: Tables, request: FinishImportRequest): FinishAnswer {
+  const refusal = importRefusal(tables, request);
+  if (refusal !== null) return refusal;
+  const { generation, recovered } = request;
   raiseGeneration(tables, generation);
   for (const engine of recovered) tables.endRecovery(engine);
   tables.putTransfer(null);
-  return true;
+  return { kind: "finished" };
 }
 
 export function overview(tables: Tables): StoreOverview {

@@ -8,6 +8,8 @@
  *   trusted it would end sandboxes that are held, or start a second one for a thread. Such a file brings tombstones,
  *   the homes of threads and the generation counter; the sandboxes come back through recovery, as after a loss of the store.
  *
+ * A whole export ends with a look at the mark and the epoch. If either has changed, the file has no last line.
+ *
  * An export judges peers like an instance (rule 6): a session is dead when its process is known to be gone, or when its
  * beat has not changed for a whole lifetime. A store that does not answer fails the export, so the view is unbroken.
  */
@@ -21,6 +23,8 @@ import type { TransferRow } from "./store-transfer.ts";
 
 /** Rows in memory at a time. */
 const PAGE_ROWS = 500;
+/** A hint only: a person decides when to export again. */
+const RETRY_AFTER_MS = 1_000;
 
 export interface ExportRequest {
   readonly world: World;
@@ -108,8 +112,20 @@ async function writeAll(request: ExportRequest, id: string, sink: ExportSink): P
     const { recovering } = await store.meta(engine);
     await sink.write([{ kind: "engine", engine, isRecovered: !recovering }]);
   }
+  if (isWhole) await requireUnchanged(request, id, epoch);
   await sink.end();
   return written;
+}
+
+/** A store that lost writes, or was opened again, has changed meanwhile: the file would miss sandboxes. */
+async function requireUnchanged({ store }: ExportRequest, id: string, begun: string): Promise<void> {
+  const { epoch, transfer } = await store.overview();
+  if (epoch === begun && transfer?.state === "moved" && transfer.id === id) return;
+  const problem =
+    epoch === begun
+      ? "it was opened to instances again during the export; export again"
+      : "it lost its last writes during the export, and its records with them; export again when its fleet has recovered";
+  throw new SandlotError("store_unavailable", { operation: "export", problem, retryAfterMs: RETRY_AFTER_MS });
 }
 
 /** Only in a whole export: a key that is revoked after it must not come back. */

@@ -3,6 +3,9 @@
  *
  * - The mark `importing` carries the id of the export. So a repeated import of the same file goes on where it broke off,
  *   and another file is refused.
+ * - The mark also names the process (`importer`). A repeated import takes it over, and the process before is refused at
+ *   its next step. So of processes that import the same file at once, the last one goes on alone.
+ * - A store that loses writes begins a new epoch, without the imported records. The import then fails, and is repeated.
  * - The check that the store is unused comes twice: with the mark, and after it. A store of several hosts may learn of
  *   a session late; after the mark no session can begin.
  * - An import that fails before its first write removes its mark: a store that turns out to be in use serves on. After
@@ -12,13 +15,17 @@
 import { SandlotError } from "@sandlot/contract";
 import type { Store } from "../store.ts";
 import type { ExportedRow, ExportHeader } from "./export-store.ts";
-import type { ExportPage, TransferRow } from "./store-transfer.ts";
+import type { ExportPage, ImportClaim, ImportRefusal, TransferRow } from "./store-transfer.ts";
 
 /** One transaction each: a shared store sends them in one message. */
 const PAGE_ROWS = 100;
+/** A hint only: a person decides when to import again. */
+const RETRY_AFTER_MS = 1_000;
 
 export interface ImportRequest {
   readonly store: Store;
+  /** Random: names this process in the mark. */
+  readonly importer: string;
   /** The store in errors, without secrets. */
   readonly description: string;
   readonly header: ExportHeader;
@@ -38,21 +45,22 @@ export async function importStore(request: ImportRequest): Promise<number> {
   try {
     return await writeAll(request, progress);
   } catch (error) {
-    // A process that imports the same file at the same time may have written under the same mark.
+    // A process that has taken over keeps the mark: it names that one.
     if (isNew && !progress.hasWritten && (await problemOf(request.store)) === null) await unmark(request);
     throw error;
   }
 }
 
 async function writeAll(request: ImportRequest, progress: { hasWritten: boolean }): Promise<number> {
-  const { store, header, signal } = request;
+  const { store, signal } = request;
+  const claim = claimOf(request);
   const recovered: string[] = [];
   let leftOut = 0;
   let page: TransferRow[] = [];
   const send = async () => {
     signal.throwIfAborted();
-    const answer = await written(progress, store.importRows(header.id, page), ({ kind }) => kind === "imported");
-    if (answer.kind === "unmarked") throw ended(request);
+    const answer = await written(progress, store.importRows(claim, page), ({ kind }) => kind === "imported");
+    if (isRefusal(answer)) throw refused(request, answer);
     if (answer.kind === "clash") throw clash(request, answer.sandboxId);
     if (answer.kind === "used") throw notEmpty(request, `an instance of engine ${answer.engine} has used it before`);
     if (answer.kind === "rehomed")
@@ -67,8 +75,8 @@ async function writeAll(request: ImportRequest, progress: { hasWritten: boolean 
     } else if (page.push(row) === PAGE_ROWS) await send();
   }
   await send();
-  const { id, generation } = header;
-  if (!(await store.finishImport({ id, generation, recovered }))) throw ended(request);
+  const answer = await store.finishImport({ ...claim, generation: request.header.generation, recovered });
+  if (isRefusal(answer)) throw refused(request, answer);
   return leftOut;
 }
 
@@ -80,9 +88,10 @@ async function putEntry(
 ): Promise<boolean> {
   const { entries } = request.store;
   if (entries === null) return false;
-  const put = entries.put(name, body, null, request.header.id);
-  const { kind } = await written(progress, put, (answer) => answer.kind === "put");
-  if (kind === "unmarked") throw ended(request);
+  const put = entries.put(name, body, null, claimOf(request));
+  const answer = await written(progress, put, ({ kind }) => kind === "put");
+  if (isRefusal(answer)) throw refused(request, answer);
+  const { kind } = answer;
   if (kind === "put" || (kind === "changed" && (await entries.get(name))?.body === body)) return true;
   throw notEmpty(request, kind === "full" ? "it has no room for more entries" : `it has another entry ${name} already`);
 }
@@ -103,21 +112,23 @@ async function claim(request: ImportRequest): Promise<boolean> {
     const problem = `its sandbox ${withoutEngine} names no engine, and several can use the new store; end it, export again`;
     throw new SandlotError("export_invalid", { file, problem });
   }
-  const before = (await store.overview()).transfer;
-  if (before === null && (await store.entries?.list(""))?.length) throw notEmpty(request, await usedBy(store));
-  const mark = await store.beginTransfer({ state: "importing", id: header.id });
+  const mark = await store.beginTransfer({ state: "importing", ...claimOf(request) });
   if (mark === null) throw notEmpty(request, await usedBy(store));
   if (mark.state === "moved") throw notEmpty(request, "it was exported itself and still has its records");
   if (mark.id !== header.id) throw notEmpty(request, "the import of another file has begun and not ended");
-  if (before !== null) return false;
+  if ((mark.attempt ?? 1) > 1) return false;
   const problem = await problemOf(store);
   if (problem === null) return true;
   await unmark(request);
   throw notEmpty(request, problem);
 }
 
-function unmark({ store, header }: ImportRequest): Promise<boolean> {
-  return store.endTransfer({ state: "importing", id: header.id });
+function unmark(request: ImportRequest): Promise<boolean> {
+  return request.store.endTransfer({ state: "importing", ...claimOf(request) });
+}
+
+function claimOf({ header, importer }: ImportRequest): ImportClaim {
+  return { id: header.id, importer };
 }
 
 async function usedBy(store: Store): Promise<string> {
@@ -147,8 +158,17 @@ function notEmpty({ description }: ImportRequest, problem: string): SandlotError
   return new SandlotError("store_not_empty", { store: description, problem });
 }
 
-function ended(request: ImportRequest): SandlotError {
-  return notEmpty(request, "another process has ended this import meanwhile");
+function isRefusal(answer: { readonly kind: string }): answer is ImportRefusal {
+  return answer.kind === "unmarked" || answer.kind === "taken-over" || answer.kind === "new-epoch";
+}
+
+function refused(request: ImportRequest, { kind }: ImportRefusal): SandlotError {
+  if (kind === "unmarked") return notEmpty(request, "another process has ended this import meanwhile");
+  if (kind === "taken-over") return notEmpty(request, "another process imports the same file, and goes on alone");
+  const problem =
+    "it lost its last writes during the import, and what was imported with them; run the same import again, " +
+    "no instance can use the store before";
+  return new SandlotError("store_unavailable", { operation: "import", problem, retryAfterMs: RETRY_AFTER_MS });
 }
 
 function clash({ file }: ImportRequest, sandboxId: string): SandlotError {

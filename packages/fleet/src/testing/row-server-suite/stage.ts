@@ -1,6 +1,6 @@
 /** The test stage of a row server: an empty database, two clients, and helpers that fail when an answer is wrong. */
 
-import type { Epoch } from "@sandlot/contract";
+import { type Epoch, isSandlotError } from "@sandlot/contract";
 import type { Commit, CommitAnswer, Page, Row, RowKey, RowServer } from "../../store/rows/row-server.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import { sleep } from "../../world/waiting.ts";
@@ -133,11 +133,21 @@ export class RowStage {
     return sleep(this.#world, ms);
   }
 
-  /** How long `work` takes; its failure counts as its end. */
-  async timeOf(work: () => Promise<unknown>): Promise<number> {
+  /**
+   * Makes a call that must not be answered: it ends with `store_unavailable`, or with the reason of its signal. Fails for a
+   * call that hangs.
+   */
+  async failureOf(call: () => Promise<unknown>): Promise<void> {
     const begunAt = this.#world.monotonicMs();
-    await work().catch(() => undefined);
-    return this.#world.monotonicMs() - begunAt;
+    const error = await call().then(
+      (answer) => new Error(`it was answered: ${JSON.stringify(answer)}`),
+      (reason: unknown) => reason,
+    );
+    const isExpected =
+      isSandlotError(error, "store_unavailable") ||
+      (error instanceof DOMException && (error.name === "TimeoutError" || error.name === "AbortError"));
+    this.expect(isExpected ? "refused" : String(error)).toBe("refused");
+    this.expect(this.#world.monotonicMs() - begunAt).toBeLessThanOrEqual(PATIENCE_MS);
   }
 
   /** Waits until `isTrue`, and fails after a while. */

@@ -7,7 +7,10 @@ import type { TransferRow } from "../../store/transfer/store-transfer.ts";
 import { ENGINE, NO_LIMITS, type Stage, type StoreCase, takeOf, USER } from "./stage.ts";
 
 const MOVED = { state: "moved", id: "export-1" } as const;
-const IMPORTING = { state: "importing", id: "export-1" } as const;
+const CLAIM = { id: "export-1", importer: "process-1" } as const;
+const IMPORTING = { state: "importing", ...CLAIM } as const;
+
+const ALL = { generation: 1, recovered: [ENGINE] } as const;
 
 export const movingCases: readonly StoreCase[] = [
   {
@@ -81,9 +84,11 @@ export const movingCases: readonly StoreCase[] = [
       const store = await emptied(stage);
       expect((await store.meta(ENGINE)).recovering).toBe(true);
       expect(await store.beginTransfer(IMPORTING)).toMatchObject(IMPORTING);
-      expect(await store.importRows("export-1", rows)).toEqual({ kind: "imported" });
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "imported" });
       const later = generation + 1_000_000;
-      expect(await store.finishImport({ id: "export-1", generation: later, recovered: [ENGINE] })).toBe(true);
+      expect(await store.finishImport({ ...CLAIM, generation: later, recovered: [ENGINE] })).toEqual({
+        kind: "finished",
+      });
 
       expect(await store.overview()).toMatchObject({ transfer: null, generation: later });
       expect((await store.meta(ENGINE)).recovering).toBe(false);
@@ -115,17 +120,57 @@ export const movingCases: readonly StoreCase[] = [
       const rows = await someRows(stage);
       const store = await emptied(stage);
       await store.beginTransfer(IMPORTING);
-      expect(await store.importRows("export-1", rows.slice(0, 2))).toEqual({ kind: "imported" });
+      expect(await store.importRows(CLAIM, rows.slice(0, 2))).toEqual({ kind: "imported" });
       expect(await refusal(() => stage.beat("b", 1, { register: true }, store))).toBe("store_moved");
-      expect(await store.importRows("export-2", rows)).toEqual({ kind: "unmarked" });
-      expect(await store.finishImport({ id: "export-2", generation: 1, recovered: [ENGINE] })).toBe(false);
+      expect(await store.importRows({ ...CLAIM, id: "export-2" }, rows)).toEqual({ kind: "unmarked" });
+      expect(await store.finishImport({ ...CLAIM, id: "export-2", ...ALL })).toEqual({ kind: "unmarked" });
       expect(await store.beginTransfer(IMPORTING)).toMatchObject(IMPORTING);
-      expect(await store.importRows("export-1", rows)).toEqual({ kind: "imported" });
-      expect(await store.finishImport({ id: "export-1", generation: 1, recovered: [ENGINE] })).toBe(true);
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "imported" });
+      expect(await store.finishImport({ ...CLAIM, ...ALL })).toEqual({ kind: "finished" });
       const records = rows.flatMap((row) => (row.kind === "record" ? [row.record.sandboxId] : []));
       expect((await store.list()).map(({ sandboxId }) => sandboxId).sort()).toEqual(records.sort());
       expect(await stage.beat("b", 1, { register: true }, store)).toMatchObject({ kind: "ok" });
-      expect(await store.importRows("export-1", rows)).toEqual({ kind: "unmarked" });
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "unmarked" });
+    },
+  },
+  {
+    name: "of two processes that import one file the last one goes on alone",
+    async run(stage) {
+      const { expect } = stage;
+      const rows = await someRows(stage);
+      const store = await emptied(stage);
+      const other = await stage.second();
+      const later = { ...CLAIM, importer: "process-2" };
+      expect(await store.beginTransfer(IMPORTING)).toMatchObject({ ...CLAIM, attempt: 1 });
+      expect(await store.importRows(CLAIM, rows.slice(0, 2))).toEqual({ kind: "imported" });
+      expect(await other.beginTransfer({ state: "importing", ...later })).toMatchObject({ ...later, attempt: 2 });
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "taken-over" });
+      expect(await store.finishImport({ ...CLAIM, ...ALL })).toEqual({ kind: "taken-over" });
+      expect(await store.endTransfer(IMPORTING)).toBe(false);
+      expect(await other.importRows(later, rows)).toEqual({ kind: "imported" });
+      expect(await other.finishImport({ ...later, ...ALL })).toEqual({ kind: "finished" });
+      expect(await store.finishImport({ ...CLAIM, ...ALL })).toEqual({ kind: "unmarked" });
+    },
+  },
+  {
+    name: "an import ends with the epoch in which it began, and is repeated in the next one",
+    async run(stage) {
+      const { expect } = stage;
+      const rows = await someRows(stage);
+      const store = await emptied(stage);
+      await store.beginTransfer(IMPORTING);
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "imported" });
+      await stage.beginEpoch();
+      // A store of one host loses the mark as well.
+      const refusal = { kind: store.isShared ? "new-epoch" : "unmarked" };
+      expect(await store.importRows(CLAIM, rows)).toEqual(refusal);
+      expect(await store.finishImport({ ...CLAIM, ...ALL })).toEqual(refusal);
+      expect((await store.meta(ENGINE)).recovering).toBe(true);
+      await store.beginTransfer(IMPORTING);
+      expect(await store.importRows(CLAIM, rows)).toEqual({ kind: "imported" });
+      expect(await store.finishImport({ ...CLAIM, ...ALL })).toEqual({ kind: "finished" });
+      const records = rows.filter(({ kind }) => kind === "record");
+      expect((await store.list()).length).toBe(records.length);
     },
   },
   {
@@ -136,7 +181,7 @@ export const movingCases: readonly StoreCase[] = [
       const mark = await store.beginTransfer(IMPORTING);
       if (!store.isShared) expect(mark).toBe(null);
       else {
-        const answer = await store.importRows("export-1", [{ kind: "record", record: parkedRecord(stage) }]);
+        const answer = await store.importRows(CLAIM, [{ kind: "record", record: parkedRecord(stage) }]);
         expect(answer).toEqual({ kind: "used", engine: ENGINE });
       }
     },
@@ -158,9 +203,9 @@ export const movingCases: readonly StoreCase[] = [
       const twin = { ...stage.some<SandboxRecord>(one ?? null), sandboxId: "sandbox-twin" as SandboxId };
       const store = await emptied(stage);
       await store.beginTransfer(IMPORTING);
-      await store.importRows("export-1", rows);
+      await store.importRows(CLAIM, rows);
       const clash = { kind: "clash", sandboxId: "sandbox-twin" };
-      expect(await store.importRows("export-1", [{ kind: "record", record: twin }])).toEqual(clash);
+      expect(await store.importRows(CLAIM, [{ kind: "record", record: twin }])).toEqual(clash);
       expect(await store.get("sandbox-twin" as SandboxId)).toBe(null);
     },
   },
@@ -171,8 +216,8 @@ export const movingCases: readonly StoreCase[] = [
       const rows = (await someRows(stage)).filter(({ kind }) => kind === "tombstone");
       const store = await emptied(stage);
       await store.beginTransfer(IMPORTING);
-      await store.importRows("export-1", rows);
-      await store.finishImport({ id: "export-1", generation: 1, recovered: [] });
+      await store.importRows(CLAIM, rows);
+      await store.finishImport({ ...CLAIM, generation: 1, recovered: [] });
       expect((await store.overview()).transfer).toBe(null);
       expect((await store.meta(ENGINE)).recovering).toBe(true);
       const b = "b" as never;
@@ -194,7 +239,7 @@ export const movingCases: readonly StoreCase[] = [
       );
       const store = await emptied(stage);
       await store.beginTransfer(IMPORTING);
-      await store.importRows("export-1", ahead);
+      await store.importRows(CLAIM, ahead);
       const { now } = await store.overview();
       for (const { createdAt, parkedAt } of await store.list()) {
         expect(createdAt).toBeLessThanOrEqual(now);

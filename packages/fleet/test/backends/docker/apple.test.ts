@@ -32,7 +32,7 @@ function requestOf(more: Partial<Blueprint> = {}) {
       { from: "/host/a", to: "/mnt/a", readOnly: true },
       { from: "/host/b", to: "/mnt/b", readOnly: false },
     ],
-    ...{ bringsNode: false, says: true, transport: "socket", relay },
+    ...{ bringsNode: false, hasTemporaryHome: more.home === "temporary", says: true, transport: "socket", relay },
     settings: {
       account: { uid: 501, gid: 20 },
       docker: { ...DOCKER_DEFAULTS, host: null, runtime: null, network: null, hostPaths: {}, capabilities: [] },
@@ -44,7 +44,7 @@ function requestOf(more: Partial<Blueprint> = {}) {
 describe("a container of Apple's, as it is asked for", () => {
   it("is hardened with what there are flags for, has no network, and its socket is published", () => {
     const limits = { memoryBytes: 512 * MIB + 1, cpuCount: 2, pidsMax: 100, diskBytes: 5_000 };
-    const args = createArguments(requestOf({ limits }));
+    const args = createArguments(requestOf({ limits, home: "temporary" }));
     const image = args.indexOf("image:1");
     expect(args.slice(0, image + 1)).toEqual([
       ...["create", "--name", "sandlot-x-1", "--label", "sandlot.fleet=f", "--user", "501:20", "--workdir", "/"],
@@ -53,7 +53,7 @@ describe("a container of Apple's, as it is asked for", () => {
       ...["--volume", "/host/a:/mnt/a:ro", "--volume", "/host/b:/mnt/b"],
       // Not over /tmp, where the socket is.
       ...["--mount", "type=tmpfs,destination=/var/tmp,size=64M,mode=1777"],
-      ...["--mount", "type=tmpfs,destination=/home/sandbox,size=64M,mode=1777"],
+      ...["--mount", "type=tmpfs,destination=/home/temporary,size=64M,mode=1777"],
       ...["--mount", "type=tmpfs,destination=/run/sandlot/tmp,size=64M,mode=1777"],
       ...["--publish-socket", "/home/s/abc:/tmp/.sandlot-daemon"],
       ...["--env", "TMPDIR=/run/sandlot/tmp", "--entrypoint", "/bin/sh", "image:1"],

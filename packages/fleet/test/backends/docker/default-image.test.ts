@@ -70,7 +70,7 @@ usingEngine("the default image", await testEngine(), (engine) => {
       const environment = recipe()
         .changes.filter((line) => line.startsWith("ENV "))
         .map((line) => line.slice("ENV ".length));
-      expect(Config).toMatchObject({ User: "1000:1000", WorkingDir: "/home/sandbox", Cmd: ["/bin/bash"] });
+      expect(Config).toMatchObject({ User: "1000:1000", WorkingDir: "/mnt/user-data/.home", Cmd: ["/bin/bash"] });
       expect(Config.Env).toEqual(environment);
       console.log(`the default image: ${Math.round(Size / 1e6)} MB`);
       expect(Size).toBeLessThan(SIZE_MAX_BYTES);

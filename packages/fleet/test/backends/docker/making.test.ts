@@ -213,7 +213,9 @@ describeOnEngine("making a container", (onEngine, { docker, image }) => {
         expect((await sandbox.exec("cat /mnt/data/link; echo x > /mnt/data/new || echo refused")).stdout).toBe(
           "of the hostrefused\n",
         );
-        expect((await sandbox.exec('echo "$COLOUR $HOME $(whoami)"')).stdout).toBe("blue /home/sandbox sandbox\n");
+        expect((await sandbox.exec('echo "$COLOUR $HOME $(whoami)"')).stdout).toBe(
+          "blue /mnt/user-data/.home sandbox\n",
+        );
         expect(
           (
             await sandbox.exec(

@@ -1,5 +1,9 @@
 /** The create request to the engine: hardened whatever the blueprint says, and without any secret. */
 
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
 import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
@@ -28,6 +32,7 @@ function shape(more: Partial<ContainerShape> = {}): ContainerShape {
       { from: "/host/b", to: "/mnt/b", readOnly: false },
     ],
     bringsNode: true,
+    hasTemporaryHome: false,
     says: false,
     transport: "socket",
     relay: null,
@@ -64,7 +69,7 @@ describe("a container's options", () => {
   it("hold no secret, and nothing of the image's variables gets to the shell", () => {
     const options = containerOptions(shape());
     expect(JSON.stringify(options)).not.toContain("a-secret");
-    expect(options.Cmd?.join("\n")).toContain("unset NODE_OPTIONS\n");
+    expect(options.Cmd?.join("\n")).toContain("unset HOME NODE_OPTIONS\n");
     expect(JSON.stringify(options)).not.toContain("rm -rf");
   });
 
@@ -93,8 +98,20 @@ describe("a container's options", () => {
   });
 
   it("look for the image's own Node where none is brought", () => {
-    expect(firstCommand(false, []).join("\n")).toContain("command -v node");
-    expect(firstCommand(true, []).join("\n")).not.toContain("command -v node");
+    const [, , script = ""] = firstCommand(false, []);
+    expect(firstCommand(true, []).join("\n")).not.toContain("for folder in $PATH");
+    // A sandbox writes to the first two, and its next one has what it wrote.
+    const own = "/mnt/user-data/.home/.local/bin:/home/sandbox/bin:relative";
+    const folder = dirname(process.execPath);
+    const search = `${script.slice(0, script.indexOf("export PATH"))}echo "$found"`;
+    const found = (PATH: string) => spawnSync("/bin/sh", ["-c", search], { env: { PATH }, encoding: "utf8" });
+    expect(found(`${own}:${folder}:/other`)).toMatchObject({ status: 0, stdout: `${folder}/node\n` });
+    const planted = mkdtempSync(join(tmpdir(), "sl-planted-"));
+    mkdirSync(join(planted, "relative"));
+    symlinkSync(process.execPath, join(planted, "relative/node"));
+    const inside = spawnSync("/bin/sh", ["-c", search], { env: { PATH: own }, cwd: planted, encoding: "utf8" });
+    rmSync(planted, { recursive: true });
+    expect(inside).toMatchObject({ status: 97, stderr: "sandlot: no Node that runs here\n" });
   });
 });
 

@@ -28,7 +28,7 @@ describe.skipIf(!hasBubblewrap)("the first hour (skipped where bubblewrap is not
       "mkdir -p ~/.local/bin && printf '#!/bin/sh\\necho found' > ~/.local/bin/own && chmod +x ~/.local/bin/own";
     const shown = 'own; echo "$NPM_CONFIG_PREFIX $PIP_BREAK_SYSTEM_PACKAGES"';
     const { stdout } = await lease.sandbox.exec(`${make}; ${shown}`);
-    expect(stdout).toBe("found\n/home/sandbox/.local 1\n");
+    expect(stdout).toBe("found\n/mnt/user-data/.home/.local 1\n");
   });
 
   it("without a network, commands know it and package managers do not try again", async () => {

@@ -29,12 +29,14 @@ describe("a mount", () => {
     ["/proc/self", "/proc is reserved"],
     ["/run/sandlot", "/run is reserved"],
     ["/home/sandbox", "/home/sandbox is reserved"],
+    ["/home/sandbox/.cache", "/home/sandbox is reserved"],
+    ["/home/temporary", "/home/temporary is reserved"],
     ["mnt/extra", "must be absolute"],
   ])("at %s is refused", (sandboxPath, problem) => {
     expect(refusal("/usr/share", sandboxPath)).toContain(problem);
   });
 
-  it.each(["/mnt/extra", "/data", "/mnt/user-data-2", "/opt/tool", "/home/sandbox/.cache", "/mnt/extra/deep/"])(
+  it.each(["/mnt/extra", "/data", "/mnt/user-data-2", "/opt/tool", "/mnt/extra/deep/"])(
     "at %s is taken",
     (sandboxPath) => expect(refusal("/usr/share", sandboxPath)).toBeNull(),
   );

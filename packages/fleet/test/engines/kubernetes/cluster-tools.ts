@@ -7,7 +7,7 @@ import { describeGroups } from "../../backends/suite-groups.ts";
 import { CLUSTER } from "./kubernetes-harness.ts";
 
 /** More at a time slow each other down on two processors. */
-const AT_ONCE = 4;
+const AT_ONCE = 3;
 
 export function clusterTools(groups?: readonly string[]): BackendSuiteOptions["tools"] {
   const turns = new ConcurrencyLimit(AT_ONCE);

@@ -3,7 +3,8 @@
  * `tests/cluster`. Pods, Secrets and claims that are left after a test fail it.
  */
 
-import { readdirSync, readFileSync } from "node:fs";
+import { chmodSync, readdirSync, readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
@@ -56,9 +57,17 @@ export async function openNamespace(): Promise<{ readonly api: ApiClient; close(
   };
 }
 
-export async function openHarness(different: Partial<KubernetesConfig> = {}): Promise<KubernetesHarness> {
+export interface HarnessOptions {
+  /** Overrides of the backend's usual settings. */
+  readonly different?: Partial<KubernetesConfig>;
+  readonly workspaces?: (api: ApiClient) => Promise<KubernetesConfig["workspaces"]>;
+}
+
+export async function openHarness(options: HarnessOptions = {}): Promise<KubernetesHarness> {
   const namespace = await openNamespace();
   const { api } = namespace;
+  const workspaces = await options.workspaces?.(api);
+  const different = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
@@ -82,6 +91,33 @@ export async function openHarness(different: Partial<KubernetesConfig> = {}): Pr
       expect(left, "what is left in the namespace").toEqual([]);
     },
   };
+}
+
+/** A claim that every pod of the namespace can mount, and its directory on this machine. */
+export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["workspaces"]> {
+  const claim = "workspaces";
+  const spec = { accessModes: ["ReadWriteMany"], resources: { requests: { storage: "1Gi" } } };
+  const metadata = { name: claim };
+  await api.create(
+    "persistentvolumeclaims",
+    { apiVersion: "v1", kind: "PersistentVolumeClaim", metadata, spec },
+    NEVER,
+  );
+  const until = world.monotonicMs() + GONE_MS;
+  for (;;) {
+    const found = await api.get("persistentvolumeclaims", claim, NEVER);
+    const { volumeName } = (found as unknown as { spec: { volumeName?: string } }).spec;
+    const volume = volumeName === undefined ? null : await api.get("persistentvolumes", volumeName, NEVER);
+    const root = (volume as { spec?: { hostPath?: { path: string } } } | null)?.spec?.hostPath?.path;
+    if (root !== undefined) {
+      // The provisioner lets only root in; the volume is used as the account of sandboxes.
+      chmodSync(dirname(root), 0o755);
+      chmodSync(root, 0o777);
+      return { mode: "claim", claim, root, sizeBytes: 0 };
+    }
+    if (world.monotonicMs() > until) throw new Error("the claim was not bound");
+    await sleep(world, 100);
+  }
 }
 
 /** Kills every process of the pod on its node, as a crash would, and waits for the kubelet's word. */

@@ -44,6 +44,7 @@ test("a healthy server before and after the first use", async () => {
     "store replicas",
     "store encryption",
     "store size",
+    "store transactions",
   ]);
 });
 

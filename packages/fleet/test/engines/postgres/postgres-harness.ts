@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { type Epoch, isSandlotError } from "@sandlot/contract";
 import { openPostgresRowServer, type PostgresRowServer } from "../../../src/store/postgres/postgres-row-server.ts";
 import type { PostgresSettings } from "../../../src/store/postgres/settings.ts";
-import type { Commit, RowKey } from "../../../src/store/rows/row-server.ts";
+import type { Commit, RowKey, RowServer } from "../../../src/store/rows/row-server.ts";
 import { RowStore } from "../../../src/store/rows/row-store.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { RowServerHarness } from "../../../src/testing/row-server-suite.ts";
@@ -137,12 +137,46 @@ export async function until<T>(call: () => Promise<T>): Promise<T> {
   }
 }
 
-/** A whole store on a schema of its own. */
-export async function openStore(server: PostgresServer, using: World = world): Promise<StoreHarness> {
+/**
+ * A row server whose clock shows the time of a test's world. PostgreSQL's own clock goes on; the times in commits and
+ * answers are translated on the way.
+ */
+export function onClockOf(shown: World, server: RowServer): RowServer {
+  const translated = <Answer extends { readonly now: number }>(answer: Answer): Answer => ({
+    ...answer,
+    now: shown.wallMs(),
+  });
+  return {
+    kind: server.kind,
+    promise: server.promise,
+    async commit(commit, signal) {
+      const now = world.wallMs();
+      const [notAfter, seenAt] = [commit.notAfter, commit.seenAt].map((at) => now + at - shown.wallMs());
+      return translated(await server.commit({ ...commit, notAfter: notAfter ?? now, seenAt: seenAt ?? now }, signal));
+    },
+    async read(keys, signal) {
+      return translated(await server.read(keys, signal));
+    },
+    async scan(since, limit, signal) {
+      const page = await server.scan(since, limit, signal);
+      return page === null ? null : translated(page);
+    },
+    beginEpoch: (known, next, signal) => server.beginEpoch(known, next, signal),
+    subscribe: (listener) => server.subscribe(listener),
+    close: () => server.close(),
+  };
+}
+
+/** A whole store on a schema of its own. `using`: the world of the store, not of its connections. */
+export async function openStore(
+  server: PostgresServer,
+  using: World = world,
+  change: (rows: RowServer) => RowServer = (rows) => rows,
+): Promise<StoreHarness> {
   const settings = server.settings({ schema: newSchema() });
   const opened: Store[] = [];
   const open = async () => {
-    const store = new RowStore({ server: await openPostgresRowServer(settings, using), world: using });
+    const store = new RowStore({ server: change(await openPostgresRowServer(settings, world)), world: using });
     opened.push(store);
     return store;
   };
@@ -152,11 +186,11 @@ export async function openStore(server: PostgresServer, using: World = world): P
     // The loss of a database: another one takes its place while it is in use.
     async empty() {
       await server.admin(`DROP SCHEMA "${settings.schema}" CASCADE`, "app");
-      await (await openPostgresRowServer(settings, using)).close();
+      await (await openPostgresRowServer(settings, world)).close();
     },
     async beginEpoch() {
-      const rows = await openPostgresRowServer(settings, using);
-      await beginNewEpoch(rows, using);
+      const rows = await openPostgresRowServer(settings, world);
+      await beginNewEpoch(rows, world);
       await rows.close();
     },
     async dispose() {

@@ -219,6 +219,22 @@ describe("TLS", () => {
     await (await open(server.settings(tls({ mode: "require", caFile: null })))).close();
   });
 
+  test("a statement that is given up is stopped at the server over TLS too", async () => {
+    await using client = await openClient(server.settings(tls({})));
+    server.configure({ synchronous_standby_names: "'absent'" });
+    await server.reload();
+    try {
+      const commit = await client.commitOf({ "record/a": "A" });
+      await problemOf(client.rows.commit(commit, AbortSignal.timeout(500)));
+      const waiting = () => server.admin("SELECT FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+      await expect.poll(waiting).toEqual([]);
+      expect(await client.body("record/a")).toBe("A");
+    } finally {
+      server.configure({ synchronous_standby_names: "''" });
+      await server.reload();
+    }
+  });
+
   test("a certificate of another authority is refused", async () => {
     for (const mode of ["verify-ca", "verify-full"] as const) {
       const problem = await problemOf(open(server.settings(tls({ mode, caFile: join(files, "other.crt") }))));

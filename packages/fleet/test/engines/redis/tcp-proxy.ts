@@ -9,6 +9,8 @@ export class TcpProxy {
   /** Both ends of the connections of replicas. */
   readonly #replicating = new Set<Socket>();
   readonly #target: number;
+  /** Connections so far. */
+  accepted = 0;
   #isRefusing = false;
   #isFrozen = false;
 
@@ -21,7 +23,10 @@ export class TcpProxy {
 
   private constructor(target: number) {
     this.#target = target;
-    this.#server = createServer((client) => this.#accept(client));
+    this.#server = createServer((client) => {
+      this.accepted += 1;
+      this.#accept(client);
+    });
   }
 
   get endpoint(): { readonly host: string; readonly port: number } {

@@ -5,6 +5,7 @@
 
 import { type Entry, MARKER, ROOT, thread, type World } from "./catalogue-entry.ts";
 import { FILE_ENTRIES } from "./catalogue-files.ts";
+import { PROVISIONER_ENTRIES } from "./catalogue-provisioner.ts";
 import type { Caller } from "./stage.ts";
 
 export { type Entry, MARKER, type World } from "./catalogue-entry.ts";
@@ -305,6 +306,7 @@ export const CATALOGUE: readonly Entry[] = [
     }),
   ),
   ...FILE_ENTRIES,
+  ...PROVISIONER_ENTRIES,
 ];
 
 /** Creates everything that the catalogue's requests are about. */

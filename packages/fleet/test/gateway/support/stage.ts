@@ -18,6 +18,7 @@ import type { Fleet } from "../../../src/fleet.ts";
 import { readOperatorKey } from "../../../src/gateway/keys/operator-key.ts";
 import { type Gateway, type GatewayOptions, startGateway } from "../../../src/gateway/start-gateway.ts";
 import { MemoryStore, newMemoryTables } from "../../../src/store/memory/memory-store.ts";
+import type { Store } from "../../../src/store/store.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
 export interface Stage {
@@ -36,6 +37,8 @@ export interface StageOptions {
   readonly settings?: GatewayConfig;
   readonly fleet?: FleetConfig;
   readonly more?: Partial<GatewayOptions>;
+  /** Instead of one in memory. */
+  readonly store?: Store;
   /** Extends the backend. */
   readonly enrich?: (backend: Backend) => Backend;
 }
@@ -98,7 +101,7 @@ export class Caller {
   }
 }
 
-export async function openStage({ settings, fleet: config, more, enrich }: StageOptions = {}): Promise<Stage> {
+export async function openStage({ settings, fleet: config, more, store, enrich }: StageOptions = {}): Promise<Stage> {
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
   const resolved = resolveSettings(
@@ -110,7 +113,7 @@ export async function openStage({ settings, fleet: config, more, enrich }: Stage
   const fleet = await assembleFleet({
     settings: resolved,
     world,
-    store: new MemoryStore(newMemoryTables(world)),
+    store: store ?? new MemoryStore(newMemoryTables(world)),
     backend: enrich === undefined ? backend : enrich(backend),
   });
   const gateway = await startGateway({ fleet, home, world, settings: { port: 0, ...settings }, ...more });

@@ -19,6 +19,7 @@ import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import type { Fleet, SharedEntries } from "../../../src/fleet.ts";
 import { readOperatorKey } from "../../../src/gateway/keys/operator-key.ts";
 import { type Gateway, startGateway } from "../../../src/gateway/start-gateway.ts";
+import { StoreSteps } from "../../../src/observe/store-steps.ts";
 import { MemoryRowServer } from "../../../src/store/rows/memory-row-server.ts";
 import { MemoryRows } from "../../../src/store/rows/memory-rows.ts";
 import { RowStore } from "../../../src/store/rows/row-store.ts";
@@ -87,7 +88,8 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
     const onDisk = hostWorkspaces === undefined ? {} : { hostWorkspaces: hostWorkspaces(name) };
-    const parts = { fleet: opened, home, world, entries: store.entries, ...onDisk };
+    const shared = { entries: store.entries, storeSteps: new StoreSteps(store, world) };
+    const parts = { fleet: opened, home, world, ...shared, ...onDisk };
     const advertise = advertised ? { advertise: `http://127.0.0.1:${port}` } : {};
     const gateway = await startGateway({ ...parts, settings: { port, ...advertise, ...settings } });
     const recovered = async () => {

@@ -7,6 +7,7 @@
  *   Otherwise it starts as the sandboxes' account, as all containers do.
  */
 
+import { TEMPORARY_HOME } from "@sandlot/contract";
 import type Docker from "dockerode";
 import { INSIDE } from "../container/inside.ts";
 
@@ -31,7 +32,9 @@ export function startsAsItself({ capabilities }: { readonly capabilities: readon
 export function aioOptions(base: Docker.ContainerCreateOptions, shape: AioShape): Docker.ContainerCreateOptions {
   const { Entrypoint: _entrypoint, Cmd: _command, WorkingDir: _directory, User, HostConfig = {}, ...rest } = base;
   const isItself = startsAsItself({ capabilities: (HostConfig.CapAdd ?? []) as readonly string[] });
-  const variables = { ...shape.environment, [NAMES.workspace]: shape.workspace, [NAMES.key]: shape.apiKey };
+  // Commands get their own home (`container/command-environment.ts`). An image that starts as itself has its own, too.
+  const home = isItself ? {} : { HOME: TEMPORARY_HOME };
+  const variables = { ...home, ...shape.environment, [NAMES.workspace]: shape.workspace, [NAMES.key]: shape.apiKey };
   const { [INSIDE.temporary]: _temporary, ...memory } = (HostConfig.Tmpfs ?? {}) as Record<string, string>;
   const published = Object.values((HostConfig.PortBindings ?? {}) as Record<string, unknown>)[0];
   const port = `${AIO_PORT}/tcp`;

@@ -21,7 +21,8 @@ export function makeFrame(parent: string, points: readonly MountPoint[]): string
     .join("\n");
   return once(parent, "mnt", text, (directory) => {
     mkdirSync(join(directory, "user-data"));
-    symlinkSync("user-data/.acp-workspace", join(directory, "acp-workspace"));
+    if (!points.some(({ path }) => path === "acp-workspace"))
+      symlinkSync("user-data/.acp-workspace", join(directory, "acp-workspace"));
     for (const { path, kind } of points) {
       const place = join(directory, path);
       mkdirSync(kind === "directory" ? place : dirname(place), { recursive: true });
@@ -34,8 +35,8 @@ export function makeFrame(parent: string, points: readonly MountPoint[]): string
  * The accounts that programs look up by number. A process inside cannot change its account, so no other entry is
  * needed.
  */
-export function makeAccounts(parent: string, { uid, gid }: Account): readonly Binding[] {
-  const { name, home } = INNER_ACCOUNT;
+export function makeAccounts(parent: string, { uid, gid }: Account, home: string): readonly Binding[] {
+  const { name } = INNER_ACCOUNT;
   const root = uid === 0 ? "" : "root:x:0:0:root:/root:/usr/sbin/nologin\n";
   const passwd = `${root}${name}:x:${uid}:${gid}:Sandbox:${home}:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n`;
   const group = `${gid === 0 ? "" : "root:x:0:\n"}${name}:x:${gid}:\nnogroup:x:65534:\n`;

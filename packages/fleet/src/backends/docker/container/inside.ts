@@ -7,9 +7,10 @@
  *   shell, whatever C library the image has, and are closed to commands (`runtime-directory.ts`).
  * - Neither path of its command line contains `node`: `pkill -f node` inside then ends only the agent's own programs.
  * - The image's variables reach commands, but neither the shell nor the daemon.
+ * - Neither runs a program, nor loads a module, from the home: a sandbox writes there, and the next one has it.
  */
 
-import { ENV_NAME_PATTERN } from "@sandlot/contract";
+import { ENV_NAME_PATTERN, HOME_LINK, SYSTEM_PATH, WORKSPACE_ROOT } from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import { closedSupervisor, RUNTIME } from "../../../host/runtime/runtime-directory.ts";
 import { ANNOUNCE_FD } from "./announcement.ts";
@@ -47,9 +48,10 @@ export function firstCommand(
 ): readonly string[] {
   const unset = imageNames.filter((name) => ENV_NAME_PATTERN.test(name) && !KEPT.has(name));
   const script = [
-    ...(unset.length === 0 ? [] : [`unset ${unset.join(" ")}`]),
+    `unset ${["HOME", ...unset].join(" ")}`,
     ...(brought ? [] : [FIND_NODE]),
-    `export PATH=${PLAIN_PATH} TMPDIR=${INSIDE.temporary}`,
+    `export PATH=${SYSTEM_PATH} TMPDIR=${INSIDE.temporary}`,
+    ...(brought ? [] : [NAME_NODE]),
     `exec 3<${INSIDE.config}`,
     ...(says ? [`exec ${ANNOUNCE_FD}>&1`] : []),
     '. "$0"',
@@ -59,12 +61,16 @@ export function firstCommand(
   return ["/bin/sh", "-c", script, at(RUNTIME.supervisor), node, ...SANDBOXD_NODE_FLAGS, at(RUNTIME.bundle)];
 }
 
-const PLAIN_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const KEPT: ReadonlySet<string> = new Set(["PATH", "TMPDIR"]);
 
-/** A link under another name, because `pkill` finds a process by the name of its command. */
+/** Searches the image's own `PATH`, without the directories that a sandbox can write. */
 const FIND_NODE = [
-  "found=$(command -v node)",
+  "found=; IFS=:",
+  "for folder in $PATH; do",
+  `  case $folder in ${WORKSPACE_ROOT}/* | ${HOME_LINK}/* | [!/]* | '') continue ;; esac`,
+  '  [ ! -x "$folder/node" ] || { found=$folder/node; break; }',
+  "done; unset IFS",
   `[ -n "$found" ] || { echo "${NO_RUNTIME}" >&2; exit 97; }`,
-  `ln -s "$found" ${INSIDE.temporary}/${RUNTIME.node}`,
 ].join("\n");
+/** A link under another name, because `pkill` finds a process by the name of its command. */
+const NAME_NODE = `ln -s "$found" ${INSIDE.temporary}/${RUNTIME.node}`;

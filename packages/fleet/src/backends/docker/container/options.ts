@@ -9,12 +9,12 @@
  * - The engine's log has a limit.
  */
 
+import { TEMPORARY_HOME } from "@sandlot/contract";
 import type Docker from "dockerode";
 import type { Blueprint } from "../../../backend/blueprint.ts";
 import { cpuShares, memoryFileSystemBytes } from "../../../host/limits/index.ts";
 import { PROC_MASKED } from "../../../host/mounts/masked-proc.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
-import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 import type { ContainerRequest, EngineFacts, SocketRelay } from "../engine/engine.ts";
 import type { DockerSettings } from "../settings.ts";
 import { outsideBindings } from "./host-paths.ts";
@@ -28,6 +28,8 @@ export interface ContainerShape {
   /** Names of the variables that the image sets. */
   readonly imageNames: readonly string[];
   readonly blueprint: Blueprint;
+  /** Whether there is a home in memory. */
+  readonly hasTemporaryHome: boolean;
   readonly bindings: readonly Binding[];
   /** Whether the daemon's Node is among the bindings. */
   readonly bringsNode: boolean;
@@ -140,7 +142,7 @@ function limitsOf(
   };
 }
 
-function memoryFileSystems({ settings, blueprint, facts }: ContainerShape): Record<string, string> {
+function memoryFileSystems({ settings, blueprint, facts, hasTemporaryHome }: ContainerShape): Record<string, string> {
   const { uid, gid } = facts.isRootless ? { uid: 0, gid: 0 } : settings.account;
   const { memoryBytes } = blueprint.limits;
   const size = (bytes: number) => `size=${memoryFileSystemBytes(bytes, memoryBytes)}`;
@@ -151,7 +153,7 @@ function memoryFileSystems({ settings, blueprint, facts }: ContainerShape): Reco
   return {
     "/tmp": `${flags},mode=1777,${size(tmpBytes)}`,
     "/var/tmp": `${flags},mode=1777,${size(tmpBytes)}`,
-    [INNER_ACCOUNT.home]: `${flags},${own},${size(homeBytes)}`,
+    ...(hasTemporaryHome ? { [TEMPORARY_HOME]: `${flags},${own},${size(homeBytes)}` } : {}),
     [INSIDE.temporary]: `${flags},${own},${size(DAEMON_TEMPORARY_BYTES)}`,
   };
 }

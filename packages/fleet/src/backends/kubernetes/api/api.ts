@@ -24,6 +24,7 @@ export type Kind =
   | "services"
   | "resourcequotas"
   | "namespaces"
+  | "persistentvolumes"
   | "nodes"
   | "runtimeclasses"
   | "storageclasses"
@@ -88,6 +89,8 @@ export interface Api {
 
 export interface RemoveOptions {
   readonly uid: string;
+  /** Only this version of it. */
+  readonly resourceVersion?: string;
   readonly gracePeriodSeconds?: number;
 }
 

@@ -50,6 +50,7 @@ const PLACES: Readonly<Record<Kind, { readonly group: string; readonly ofCluster
   resourcequotas: { group: "/api/v1" },
   networkpolicies: { group: "/apis/networking.k8s.io/v1" },
   namespaces: { group: "/api/v1", ofCluster: true },
+  persistentvolumes: { group: "/api/v1", ofCluster: true },
   nodes: { group: "/api/v1", ofCluster: true },
   runtimeclasses: { group: "/apis/node.k8s.io/v1", ofCluster: true },
   storageclasses: { group: "/apis/storage.k8s.io/v1", ofCluster: true },
@@ -99,12 +100,7 @@ export class ApiClient implements Api {
     return this.#object(response, "create", kind);
   }
 
-  async patch(
-    kind: Kind,
-    name: string,
-    steps: readonly PatchStep[],
-    signal: AbortSignal,
-  ): Promise<ApiObject | null> {
+  async patch(kind: Kind, name: string, steps: readonly PatchStep[], signal: AbortSignal): Promise<ApiObject | null> {
     const contentType = "application/json-patch+json";
     const request = { method: "PATCH", path: this.#path(kind, name), body: steps, contentType } as const;
     const response = await this.#write(request, signal);
@@ -114,20 +110,22 @@ export class ApiClient implements Api {
   async remove(
     kind: Kind,
     name: string,
-    { uid, gracePeriodSeconds }: RemoveOptions,
+    { uid, resourceVersion, gracePeriodSeconds }: RemoveOptions,
     signal: AbortSignal,
   ): Promise<ApiObject | null> {
     const body = {
       apiVersion: "v1",
       kind: "DeleteOptions",
-      preconditions: { uid },
+      preconditions: { uid, ...(resourceVersion !== undefined && { resourceVersion }) },
       ...(gracePeriodSeconds !== undefined && { gracePeriodSeconds }),
     };
     const response = await this.#write({ method: "DELETE", path: this.#path(kind, name), body }, signal);
     // Another object has the name now.
     if (response.status === 404 || response.status === 409) return null;
-    const object = this.#object(response, "delete", kind);
-    return object.metadata.uid === "" ? null : object;
+    if (response.status >= 300) throw this.#refusal(response, "delete", kind);
+    // An object that is gone at once is answered with a status instead of the object.
+    const object = apiObjectSchema.safeParse(response.body);
+    return object.success && object.data.metadata.uid !== "" ? object.data : null;
   }
 
   async *watch(kind: Kind, query: ListQuery & WatchOptions, signal: AbortSignal): AsyncGenerator<WatchEvent> {

@@ -4,7 +4,6 @@
  */
 
 import type { Created, WorkspaceSight, WorkspaceSpot } from "../../../backend/backend.ts";
-import { slotOf } from "../pod/names.ts";
 import type { PodSecrets } from "../pod/pod-secret.ts";
 import type { PodSpec, PodWorkspaces } from "./pod-workspaces.ts";
 
@@ -71,9 +70,4 @@ export class NoWorkspaces implements Without {
   async sweep(): Promise<void> {}
 
   async close(): Promise<void> {}
-}
-
-/** Where a pod's workspace is: its home, or the slot of a blank. */
-export function placeOf({ labels, marker }: PodSpec) {
-  return marker === null ? slotOf(labels) : ("home" as const);
 }

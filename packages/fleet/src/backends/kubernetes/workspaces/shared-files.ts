@@ -11,7 +11,7 @@ import type { VolumeProcess } from "./volume/volume-process.ts";
 const LONG_MS = 600_000;
 
 export interface SharedFilesOptions {
-  /** Whether a disk limit is set: then only a sandbox's own route may write without one (`workspace-budgets.ts`). */
+  /** Whether a disk limit is set. A write outside the gateway's budgets then goes through the sandbox. */
   readonly isBudgeted: boolean;
 }
 

@@ -31,6 +31,8 @@ export interface SharedOptions {
   /** Whether any blueprint has a disk limit. */
   readonly isBudgeted?: boolean;
   readonly deadlineMs?: number;
+  /** The account of sandboxes: a gateway that runs as root uses the volume as this one. */
+  readonly account?: { readonly uid: number; readonly gid: number };
   /** A failure that no call can report. */
   readonly onProblem?: (problem: string) => void;
 }
@@ -47,12 +49,13 @@ export class SharedWorkspaces implements PodWorkspaces {
   readonly #layout: VolumeLayout;
 
   constructor(options: SharedOptions) {
-    const { mountPath, folder, world, deadlineMs, onProblem, isBudgeted = false } = options;
+    const { mountPath, folder, world, deadlineMs, onProblem, account, isBudgeted = false } = options;
     this.#options = options;
     this.hasLateBinding = options.hasLateBinding;
     this.volume = new VolumeProcess({
       ...{ root: join(mountPath, folder), world },
       ...(deadlineMs !== undefined && { deadlineMs }),
+      ...(account !== undefined && { account }),
       ...(onProblem !== undefined && { onProblem }),
     });
     this.files = sharedFiles(this.volume, { isBudgeted });
@@ -76,7 +79,10 @@ export class SharedWorkspaces implements PodWorkspaces {
   async fence({ marker }: PodSpec): Promise<"existing" | "new" | "none"> {
     if (marker === null) return "none";
     const { user, thread, generation, sandboxId } = marker;
-    return this.volume.call("fence", [{ user, thread }, { generation, sandboxId }]);
+    return this.volume.call("fence", [
+      { user, thread },
+      { generation, sandboxId },
+    ]);
   }
 
   release(place: Place): Promise<"dropped" | "occupied"> {

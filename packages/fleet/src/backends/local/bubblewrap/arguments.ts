@@ -8,6 +8,7 @@
  * - The argument list holds no secret: every process of the host can read it.
  */
 
+import { HOME_LINK } from "@sandlot/contract";
 import type { Binding } from "../../../host/mounts/mounts.ts";
 import { INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
 import type { BubblewrapFeatures } from "./features.ts";
@@ -25,7 +26,10 @@ export interface SandboxShape {
   /** The allowed size of a file system in memory, for a wanted size. */
   readonly memoryBytes: (wanted: number) => number;
   readonly temporaryBytes: number;
-  readonly homeBytes: number;
+  /** The path of the home. */
+  readonly home: string;
+  /** The size of a home in memory; `null` for a home in the workspace. */
+  readonly homeBytes: number | null;
   /** Keeps the network namespace that it is started in, instead of a new empty one. */
   readonly keepsNetwork: boolean;
   readonly statusFd: number;
@@ -56,14 +60,14 @@ export function bubblewrapArguments(shape: SandboxShape): readonly string[] {
 }
 
 function fileSystem(shape: SandboxShape): string[] {
-  const { features, system, proc, files, bindings, temporaryBytes, homeBytes, memoryBytes } = shape;
+  const { features, system, proc, files, bindings, temporaryBytes, home, homeBytes, memoryBytes } = shape;
   const memory = (path: string, bytes: number, mode: string) => [
     ...["--perms", mode],
     ...(features.size ? ["--size", String(memoryBytes(bytes))] : []),
     ...["--tmpfs", path],
   ];
   const directory = (path: string) => ["--perms", "0755", "--dir", path];
-  const isBlank = bindings.some(({ to }) => to === "/mnt");
+  const hasOwn = bindings.some(({ to }) => to === "/mnt" || to === "/mnt/acp-workspace");
   return [
     ...directory("/etc"),
     ...system,
@@ -72,10 +76,11 @@ function fileSystem(shape: SandboxShape): string[] {
     ...["--dev", "/dev", ...memory("/dev/shm", SHARED_MEMORY_BYTES, "1777"), "--remount-ro", "/dev"],
     ...memory("/tmp", temporaryBytes, "1777"),
     ...["/var", "/sys", "/root", "/home", "/run", DAEMON_DIRECTORY, "/mnt"].flatMap(directory),
-    ...["--symlink", "../tmp", "/var/tmp", ...memory(INNER_ACCOUNT.home, homeBytes, "0700")],
+    ...["--symlink", "../tmp", "/var/tmp", "--symlink", home, HOME_LINK],
+    ...(homeBytes === null ? [] : memory(home, homeBytes, "0700")),
     ...memory(DAEMON_TEMPORARY, DAEMON_TEMPORARY_BYTES, "0700"),
     ...bindings.flatMap(({ from, to, readOnly }) => [readOnly ? "--ro-bind" : "--bind", from, to]),
-    ...(isBlank ? [] : ["--symlink", "user-data/.acp-workspace", "/mnt/acp-workspace"]),
+    ...(hasOwn ? [] : ["--symlink", "user-data/.acp-workspace", "/mnt/acp-workspace"]),
     ...["--remount-ro", "/"],
   ];
 }

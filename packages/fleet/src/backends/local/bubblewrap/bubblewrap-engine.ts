@@ -13,6 +13,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { DEFAULT_CWD, SandlotError } from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
+import { homePathOf } from "../../../backend/blueprint.ts";
 import type { Account, IdMapping, MountStep, OwnedPath } from "../../../host/accounts/index.ts";
 import { modeVariables } from "../../../host/egress/sandbox-side/mode-variables.ts";
 import { type Layout, objectDirectory } from "../../../host/layout.ts";
@@ -27,7 +28,7 @@ import {
   RuntimeKeeper,
   runtimeBindings,
 } from "../../../host/runtime/runtime-directory.ts";
-import { BASE_ENVIRONMENT } from "../../../sandboxd/inner-account.ts";
+import { baseEnvironment } from "../../../sandboxd/inner-account.ts";
 import type { World } from "../../../world/world.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
@@ -77,15 +78,18 @@ export class BubblewrapEngine implements Engine {
     this.#keeper.use(runtime, objectDirectory(this.#layout, `${spec.labels.sandboxId}-${spec.labels.generation}`));
     const staged = stage([...bindings, ...daemonBindings(runtime, nodePath)], this.#root, account);
     const namespace = await this.#namespace(ownedPaths(bindings), staged.steps, account, signal);
-    const files = this.#bubblewrap.openFiles();
+    const { blueprint } = spec;
+    const home = homePathOf(blueprint);
+    const files = this.#bubblewrap.openFiles(home);
     const args = bubblewrapArguments({
       ...this.#bubblewrap.shape(),
       files: files.map(({ path }, index) => ({ path, fd: FD.firstFile + index })),
       bindings: staged.bindings,
-      memoryBytes: (wanted) => memoryFileSystemBytes(wanted, spec.blueprint.limits.memoryBytes),
+      memoryBytes: (wanted) => memoryFileSystemBytes(wanted, blueprint.limits.memoryBytes),
       keepsNetwork: egress !== null,
       temporaryBytes: local.tmpBytes,
-      homeBytes: local.homeBytes,
+      home,
+      homeBytes: blueprint.home === "temporary" ? local.homeBytes : null,
       statusFd: FD.status,
       seccompFd: seccomp === null ? null : FD.seccomp,
       command: daemonCommand(runtime),
@@ -93,8 +97,8 @@ export class BubblewrapEngine implements Engine {
     const enter = [...namespace.enter, ...(egress?.enter ?? []), ...dropTo(account)];
     // Empty where the group itself is limited.
     const { commandPrefix } = group;
-    const network = { ...modeVariables(spec.blueprint.network.mode), ...egress?.network.environment };
-    const environment = { ...BASE_ENVIRONMENT, ...network, ...spec.blueprint.environment };
+    const network = { ...modeVariables(blueprint.network.mode), ...egress?.network.environment };
+    const environment = { ...baseEnvironment(home), ...network, ...blueprint.environment };
     return {
       command: [...group.startPrefix, ...enter, bubblewrapPath, ...args],
       environment: {},

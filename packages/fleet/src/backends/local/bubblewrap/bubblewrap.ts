@@ -5,11 +5,11 @@
 
 import { mkdirSync, openSync, renameSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
-import { SandlotError } from "@sandlot/contract";
+import { KEPT_HOME, SandlotError, TEMPORARY_HOME } from "@sandlot/contract";
 import { buildSeccompFilter, FILTER_ARCHITECTURES, type FilterArchitecture } from "../seccomp/index.ts";
 import type { SandboxShape } from "./arguments.ts";
 import { type BubblewrapFeatures, bubblewrapFeatures } from "./features.ts";
-import { procArguments, syntheticFiles, systemArguments, systemFiles } from "./system-files.ts";
+import { PASSWD, passwdText, procArguments, syntheticFiles, systemArguments, systemFiles } from "./system-files.ts";
 
 export class Bubblewrap {
   readonly seccomp: Uint8Array | null;
@@ -46,9 +46,10 @@ export class Bubblewrap {
     return { features: this.#features, system: this.#system, proc: this.#proc };
   }
 
-  /** The contents of files that are the same in every sandbox, opened anew. */
-  openFiles(): readonly { readonly path: string; readonly fd: number }[] {
+  /** The contents of files that are the same in every sandbox with this home, opened anew. */
+  openFiles(home: string): readonly { readonly path: string; readonly fd: number }[] {
     const sources = [
+      { path: PASSWD, from: join(this.#directory, passwdName(home)) },
       ...this.#files.map((path) => ({ path, from: join(this.#directory, basename(path)) })),
       ...this.#hostFiles.map((path) => ({ path, from: path })),
     ];
@@ -58,13 +59,20 @@ export class Bubblewrap {
 
 function writeFiles(directory: string): readonly string[] {
   const files = syntheticFiles("");
+  const accounts = [KEPT_HOME, TEMPORARY_HOME].map((home) => [passwdName(home), passwdText(home)] as const);
+  const named = Object.entries(files).map(([path, content]) => [basename(path), content] as const);
   mkdirSync(directory, { recursive: true, mode: 0o700 });
-  for (const [path, content] of Object.entries(files)) {
-    const place = join(directory, basename(path));
+  for (const [name, content] of [...accounts, ...named]) {
+    const place = join(directory, name);
     writeFileSync(`${place}~${process.pid}`, content, { mode: 0o600 });
     renameSync(`${place}~${process.pid}`, place);
   }
   return Object.keys(files);
+}
+
+/** An earlier version's process keeps writing and reading `passwd`. */
+function passwdName(home: string): string {
+  return home === TEMPORARY_HOME ? "passwd-temporary" : "passwd-kept";
 }
 
 /** Without a filter the namespaces still isolate, so its absence is reported and not fatal. */

@@ -60,13 +60,21 @@ export function procArguments(): readonly string[] {
   return ["--proc", "/proc", ...masked];
 }
 
+export const PASSWD = "/etc/passwd";
+
+/** The accounts of sandboxes with this home. */
+export function passwdText(home: string): string {
+  const { name, uid, gid } = INNER_ACCOUNT;
+  return (
+    `root:x:0:0:root:/root:/usr/sbin/nologin\n${name}:x:${uid}:${gid}:Sandbox:${home}:/bin/sh\n` +
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+  );
+}
+
 /** Files that are the same in every sandbox, with their contents. */
 export function syntheticFiles(resolvConf: string): Readonly<Record<string, string>> {
-  const { name, uid, gid, home } = INNER_ACCOUNT;
+  const { name, gid } = INNER_ACCOUNT;
   return {
-    "/etc/passwd":
-      `root:x:0:0:root:/root:/usr/sbin/nologin\n${name}:x:${uid}:${gid}:Sandbox:${home}:/bin/sh\n` +
-      "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     "/etc/group": `root:x:0:\n${name}:x:${gid}:\nnogroup:x:65534:\n`,
     "/etc/hostname": `${HOSTNAME}\n`,
     "/etc/hosts": `127.0.0.1 localhost ${HOSTNAME}\n::1 localhost ip6-localhost ip6-loopback\n`,

@@ -2,16 +2,25 @@
  * Starts the daemon as a plain process, for machines without namespaces. **This is no security boundary**: commands see
  * the host with the rights of their account.
  *
- * One directory holds a sandbox's own files: `/tmp` and the home, which are mapped like the rest.
+ * One directory holds a sandbox's own files: `/tmp` and a temporary home, which are mapped like the rest.
  */
 
 import { chmodSync, chownSync, mkdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
-import { DEFAULT_CWD, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
+import {
+  DEFAULT_CWD,
+  HOME_DIRECTORY,
+  HOME_LINK,
+  KEPT_HOME,
+  SandlotError,
+  TEMPORARY_HOME,
+  WORKSPACE_ROOT,
+} from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
+import { homePathOf } from "../../../backend/blueprint.ts";
 import { type Layout, type ObjectName, privatePath } from "../../../host/layout.ts";
 import type { Binding } from "../../../host/mounts/mounts.ts";
-import { BASE_ENVIRONMENT, INNER_ACCOUNT } from "../../../sandboxd/inner-account.ts";
+import { baseEnvironment } from "../../../sandboxd/inner-account.ts";
 import { dropTo, type Engine, type Prepared, type StartPlan } from "../engine/engine.ts";
 import { FD } from "../engine/start.ts";
 import type { LocalSettings } from "../settings.ts";
@@ -52,10 +61,7 @@ export class UnsafeEngine implements Engine {
     const runtime = join(place, "sandboxd-runtime");
     symlinkSync(nodePath, runtime);
     const environment = {
-      ...BASE_ENVIRONMENT,
-      ...(account === null && process.env.PATH !== undefined && { PATH: process.env.PATH }),
-      HOME: join(place, "home"),
-      NPM_CONFIG_PREFIX: join(place, "home", ".local"),
+      ...baseEnvironment(map.toHost(homePathOf(spec.blueprint)), account === null ? process.env.PATH : undefined),
       TMPDIR: join(place, "tmp"),
       PWD: map.toHost(DEFAULT_CWD),
       ...spec.blueprint.environment,
@@ -96,16 +102,21 @@ export function mappingsOf(layout: Layout, name: ObjectName, bindings: readonly 
         ? workspaceMappings(from)
         : [{ seen: to, host: from, readOnly }],
   );
+  // Of two at one place the later one is a mount that replaces Sandlot's own.
+  const places = new Map(mounts.map((mapping) => [mapping.seen, mapping]));
   return [
-    ...mounts,
+    ...places.values(),
     { seen: "/tmp", host: join(place, "tmp"), readOnly: false },
-    { seen: INNER_ACCOUNT.home, host: join(place, "home"), readOnly: false },
+    { seen: TEMPORARY_HOME, host: join(place, "home"), readOnly: false },
   ];
 }
 
 function workspaceMappings(userData: string): readonly Mapping[] {
   return [
     { seen: WORKSPACE_ROOT, host: userData, readOnly: false },
+    // First: a path of the home has this name in results.
+    { seen: KEPT_HOME, host: join(userData, HOME_DIRECTORY), readOnly: false },
+    { seen: HOME_LINK, host: join(userData, HOME_DIRECTORY), readOnly: false },
     { seen: "/mnt/acp-workspace", host: join(userData, ".acp-workspace"), readOnly: false },
   ];
 }

@@ -190,9 +190,7 @@ function runOptions(machine: Machine, request: ExecRequest, stdin: Source, outpu
 }
 
 const BASE_ENVIRONMENT: Readonly<Record<string, string>> = {
-  HOME: "/home/sandbox",
   LANG: "C.UTF-8",
-  PATH: "/usr/local/bin:/usr/bin:/bin",
   TMPDIR: "/tmp",
   USER: "sandbox",
 };

@@ -9,7 +9,7 @@
  * - The entries of a `sealed` directory change only from outside the sandbox, as those of `/mnt` do.
  */
 
-import { SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import { HOME_DIRECTORY, HOME_LINK, SandlotError, TEMPORARY_HOME, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 
 export interface FileNode {
   readonly kind: "file";
@@ -72,23 +72,34 @@ export function makeSymlink(now: number, target: string): SymlinkNode {
 export function makeWorkspace(now: number): DirectoryNode {
   const workspace = makeDirectory(now, { pinned: true });
   for (const name of WORKSPACE_DIRECTORIES) workspace.entries.set(name, makeDirectory(now, { pinned: true }));
+  return withHome(workspace, now);
+}
+
+/** Repairs a workspace for its next sandbox: a command may have removed the home. */
+export function withHome(workspace: DirectoryNode, now: number): DirectoryNode {
+  if (!workspace.entries.has(HOME_DIRECTORY)) workspace.entries.set(HOME_DIRECTORY, makeDirectory(now));
   return workspace;
 }
 
-/** The part of the tree that is private to one sandbox, with `mnt` in its place. */
-export function makePrivateRoot(now: number, mnt: DirectoryNode): DirectoryNode {
+/** The part of the tree that is private to one sandbox, with `mnt` in its place. `home` is the path of the home. */
+export function makePrivateRoot(now: number, mnt: DirectoryNode, home: string): DirectoryNode {
   const root = makeDirectory(now, { pinned: true });
   const dev = makeDirectory(now, { pinned: true, sealed: true });
   dev.entries.set("null", { kind: "device", device: "null", mode: 0o666, modifiedAt: now });
   dev.entries.set("zero", { kind: "device", device: "zero", mode: 0o666, modifiedAt: now });
   root.entries.set("dev", dev);
   root.entries.set("mnt", mnt);
-  const home = makeDirectory(now);
-  home.entries.set("sandbox", makeDirectory(now));
-  root.entries.set("home", home);
+  const homes = makeDirectory(now);
+  homes.entries.set(nameOf(HOME_LINK), makeSymlink(now, home));
+  if (home === TEMPORARY_HOME) homes.entries.set(nameOf(home), makeDirectory(now));
+  root.entries.set("home", homes);
   for (const name of ["bin", "etc", "usr", "var"]) root.entries.set(name, makeDirectory(now));
   root.entries.set("tmp", makeDirectory(now, { pinned: true }));
   return root;
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 export function bytesOf(file: FileNode): Uint8Array {

@@ -17,6 +17,7 @@ import {
   SANDBOX_LIMITS,
   type SandboxFiles,
   SandlotError,
+  unlistedBelow,
   type WriteOptions,
 } from "@sandlot/contract";
 import type { FileCall } from "../engine-api.ts";
@@ -84,7 +85,7 @@ export class MemoryFiles implements Pick<SandboxFiles, FileCall> {
     const root = tidy(path);
     const depth = positive("depth", options.depth ?? 1);
     const max = limit(options.maxResults, SANDBOX_LIMITS.listMaxResults);
-    const found = [...below(this.#tree.directory(root), depth)].map(({ relative, node }) =>
+    const found = [...below(this.#tree.directory(root), unlistedBelow(root), depth)].map(({ relative, node }) =>
       statOf(resolvePath(root, relative), node),
     );
     found.sort((a, b) => (a.path < b.path ? -1 : 1));

@@ -1,12 +1,19 @@
 /**
  * Searching a tree: by name (`glob`) and by content (`grep`).
  *
- * Nothing is hidden: `.git` and `node_modules` are searched like any other directory, because a result that leaves
- * something out would have to say so. Symbolic links are reported by `glob` but never followed, so a search ends and
+ * Nothing is hidden but the home: `.git` and `node_modules` are searched like any other directory, because a result
+ * that leaves something out would have to say so. The home is searched by a call that names it. Symbolic links are reported by `glob` but never followed, so a search ends and
  * stays below its root.
  */
 
-import { type GlobResult, type GrepMatch, type GrepOptions, type GrepResult, SANDBOX_LIMITS } from "@sandlot/contract";
+import {
+  type GlobResult,
+  type GrepMatch,
+  type GrepOptions,
+  type GrepResult,
+  SANDBOX_LIMITS,
+  unlistedBelow,
+} from "@sandlot/contract";
 import { compileRegex, guarded, pathPattern } from "@sandlot/sandboxd/patterns";
 import { bytesOf, type DirectoryNode, type FileNode, type TreeNode } from "./node.ts";
 import { baseName, type FileTree, join } from "./tree.ts";
@@ -17,12 +24,18 @@ interface Found {
   readonly node: TreeNode;
 }
 
-/** Everything below a directory, a directory before its content, down to `depth` levels. */
-export function* below(directory: DirectoryNode, depth = Number.POSITIVE_INFINITY, prefix = ""): Generator<Found> {
+/** Everything below a directory, a directory before its content, down to `depth` levels, without the unlisted ones. */
+export function* below(
+  directory: DirectoryNode,
+  unlisted: readonly string[],
+  depth = Number.POSITIVE_INFINITY,
+  prefix = "",
+): Generator<Found> {
   for (const [name, node] of directory.entries) {
     const relative = prefix + name;
+    if (unlisted.includes(relative)) continue;
     yield { relative, node };
-    if (node.kind === "directory" && depth > 1) yield* below(node, depth - 1, `${relative}/`);
+    if (node.kind === "directory" && depth > 1) yield* below(node, unlisted, depth - 1, `${relative}/`);
   }
 }
 
@@ -35,7 +48,7 @@ export function glob(
 ): GlobResult {
   const { matches } = pathPattern(pattern);
   const paths: string[] = [];
-  for (const { relative, node } of below(tree.directory(root))) {
+  for (const { relative, node } of below(tree.directory(root), unlistedBelow(root, pattern))) {
     if (node.kind === "directory" && !includeDirectories) continue;
     if (matches(relative)) paths.push(join(root, relative));
   }
@@ -70,7 +83,7 @@ function searched(tree: FileTree, root: string, pattern: string | undefined): { 
   const node = tree.get(root);
   if (node.kind === "file") return matches(baseName(root)) && isText(node) ? [{ path: root, file: node }] : [];
   const files: { path: string; file: FileNode }[] = [];
-  for (const { relative, node } of below(tree.directory(root))) {
+  for (const { relative, node } of below(tree.directory(root), unlistedBelow(root, pattern))) {
     if (node.kind === "file" && matches(relative) && isText(node))
       files.push({ path: join(root, relative), file: node });
   }

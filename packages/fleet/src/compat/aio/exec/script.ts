@@ -5,7 +5,7 @@
  */
 
 import { constants } from "node:os";
-import { SandlotError } from "@sandlot/contract";
+import { SandlotError, SYSTEM_PATH } from "@sandlot/contract";
 import { quoted } from "../checks.ts";
 import type { CommandStatus } from "../wire/schemas.ts";
 
@@ -43,7 +43,7 @@ function inputOf(stdin: "open" | "none" | { readonly path: string }): readonly s
   if (stdin === "open") return [];
   if (stdin === "none") return ["exec </dev/null"];
   // An open file can be read to its end after its name is removed.
-  return [`exec <${quoted(stdin.path)}; rm -f -- ${quoted(stdin.path)}`];
+  return [`exec <${quoted(stdin.path)}; PATH=${SYSTEM_PATH} rm -f -- ${quoted(stdin.path)}`];
 }
 
 export interface Outcome {

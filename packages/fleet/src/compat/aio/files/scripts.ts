@@ -6,7 +6,7 @@
  * which are looked up here.
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { SandlotError, SYSTEM_PATH } from "@sandlot/contract";
 import type { AioCalls } from "../calls.ts";
 import { runCommand } from "../exec/run.ts";
 import type { BashSessions } from "../exec/sessions.ts";
@@ -49,7 +49,8 @@ export class Scripts {
   /** The script's output. A failure is about `path`. */
   async run(text: string, variables: Readonly<Record<string, string>>, path: string): Promise<string> {
     const sessionId = await this.#sessions.take();
-    const env = { ...variables, LC_ALL: "C" };
+    // Its own tools come from the system: a sandbox writes to the other folders.
+    const env = { ...variables, LC_ALL: "C", PATH: SYSTEM_PATH };
     const start = { sessionId, text: `exec </dev/null; cd /\n${text}`, env, timeoutMs: SCRIPT_MS };
     const { outcome, stdout, stderr } = await runCommand(this.#calls, start);
     this.#sessions.giveBack(sessionId);

@@ -11,6 +11,7 @@ import {
   type GrepResult,
   SANDBOX_LIMITS,
   SandlotError,
+  unlistedBelow,
 } from "@sandlot/contract";
 import { pathPattern } from "@sandlot/sandboxd/patterns";
 import { nextTurn } from "../../../world/system-world.ts";
@@ -42,15 +43,16 @@ export class Search {
     const { depth = 1, maxResults } = options;
     checkCount(depth, "depth", 1);
     const max = limit(maxResults, SANDBOX_LIMITS.listMaxResults);
-    const { entries, truncated } = await this.#entries(path, String(depth), max, () => true);
+    const { entries, truncated } = await this.#entries(path, String(depth), max, isListed(path));
     return { entries: entries.map(({ stat }) => stat), truncated };
   }
 
   async glob(path: string, pattern: string, options: GlobOptions): Promise<GlobResult> {
     const max = limit(options.maxResults, SANDBOX_LIMITS.globDefaultResults, SANDBOX_LIMITS.globMaxResults);
     const { matches } = pathPattern(pattern);
+    const isShown = isListed(path, pattern);
     const isWanted = ({ relative, stat }: ListedEntry) =>
-      (stat.kind !== "directory" || options.includeDirectories === true) && matches(relative);
+      isShown({ relative }) && (stat.kind !== "directory" || options.includeDirectories === true) && matches(relative);
     const { entries, truncated } = await this.#entries(path, "", max, isWanted);
     return { paths: entries.map(({ stat }) => stat.path), truncated };
   }
@@ -59,7 +61,11 @@ export class Search {
     const { grepDefaultResults, grepMaxResults, grepFileMaxBytes, grepLineMaxChars } = SANDBOX_LIMITS;
     const max = limit(options.maxResults, grepDefaultResults, grepMaxResults);
     const glob = options.glob === undefined ? null : pathPattern(options.glob);
-    const isWanted = (file: string) => glob === null || glob.matches(relativeTo(path, file));
+    const isShown = isListed(path, options.glob);
+    const isWanted = (file: string) => {
+      const relative = relativeTo(path, file);
+      return isShown({ relative }) && (glob === null || glob.matches(relative));
+    };
     // Checked first: how the server reports a missing path is undocumented, and it does not report skipped files.
     const large = await this.#scripts.run(LARGE_TEXTS, { P: path, MAX: String(grepFileMaxBytes) }, path);
     const fields = {
@@ -101,6 +107,12 @@ export class Search {
     }
     return { entries: first.values(), truncated: first.isCut || !isComplete(text) };
   }
+}
+
+/** Whether a list or a search from `root` shows an entry. */
+function isListed(root: string, pattern?: string): (entry: { readonly relative: string }) => boolean {
+  const unlisted = unlistedBelow(root, pattern);
+  return ({ relative }) => !unlisted.some((path) => relative === path || relative.startsWith(`${path}/`));
 }
 
 /** The last word says so. */

@@ -114,7 +114,7 @@ describe("bombs", { timeout: 90_000 * PATIENCE }, () => {
     await survives();
   });
 
-  it.each(["/tmp", "/home/sandbox", "/dev/shm"])("filling %s", async (directory) => {
+  it.each(["/tmp", "/dev/shm"])("filling %s", async (directory) => {
     const within = await sandbox.exec(
       `head -c 200M /dev/zero > ${directory}/big; stat -c %s ${directory}/big; rm ${directory}/big`,
     );

@@ -18,6 +18,8 @@ import { type FromVolume, receivedError, type ToVolume } from "./volume-messages
 import type { Content, VolumeService } from "./volume-service.ts";
 
 export interface VolumeProcessOptions {
+  /** The account that sandboxes have; only a process of root can use another than its own. */
+  readonly account?: { readonly uid: number; readonly gid: number };
   /** The fleet's folder on the volume, as this machine mounts it. */
   readonly root: string;
   readonly world: World;
@@ -116,6 +118,7 @@ export class VolumeProcess {
       serialization: "advanced",
       stdio: ["ignore", "ignore", "pipe", "ipc"],
       cwd: "/",
+      ...(process.getuid?.() === 0 && this.#options.account),
     });
     this.#child = child;
     this.#heardAt = this.#options.world.monotonicMs();
@@ -177,7 +180,18 @@ export class VolumeProcess {
     const late = this.#unavailable(`it has not responded for ${deadlineMs} ms`);
     this.#pending.get(id)?.reject(late);
     this.#settle(id);
-    if (this.#options.world.monotonicMs() - this.#heardAt >= Math.min(deadlineMs, this.#deadlineMs)) this.#end(late);
+    if (this.#child !== null) this.#endIfSilent(this.#child, late);
+  }
+
+  /** A process that answers other calls is only busy. One that stays silent is stuck, and long calls are stuck with it. */
+  #endIfSilent(child: ChildProcess, error: SandlotError): void {
+    if (this.#child !== child) return;
+    const { world } = this.#options;
+    const heardAt = this.#heardAt;
+    const leftMs = heardAt + this.#deadlineMs - world.monotonicMs();
+    if (leftMs <= 0) return this.#end(error);
+    const check = () => this.#heardAt === heardAt && this.#endIfSilent(child, error);
+    world.timer(Math.ceil(leftMs), check, { background: true });
   }
 
   #settle(id: number): void {
@@ -208,6 +222,11 @@ export class VolumeProcess {
 
   #unavailable(problem: string): SandlotError {
     const tried = [this.#options.root];
-    return new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried, retryAfterMs: RETRY_AFTER_MS });
+    return new SandlotError("engine_unavailable", {
+      engine: "workspaces",
+      problem,
+      tried,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
   }
 }

@@ -9,7 +9,19 @@
  * - Every removal names exactly what was seen.
  */
 
-import { chmod, mkdir, open, opendir, readFile, rename, rmdir, stat, unlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  mkdir,
+  open,
+  opendir,
+  readFile,
+  rename,
+  rmdir,
+  stat,
+  truncate,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { type Generation, SandlotError, type ThreadKey } from "@sandlot/contract";
 import { z } from "zod";
@@ -22,7 +34,16 @@ import { tryJson } from "../../../../world/try-json.ts";
 import type { World } from "../../../../world/world.ts";
 import { removeBare } from "./bare-tree.ts";
 import { freshNames, ifThere, isTaken, record, statOrNull } from "./fresh-names.ts";
-import { homeName, NO_SANDBOX, PASSABLE, parseRecord, type ThreadRecord, type VolumeLayout, type VolumeUse } from "./layout.ts";
+import {
+  goneName,
+  homeName,
+  NO_SANDBOX,
+  PASSABLE,
+  parseRecord,
+  type ThreadRecord,
+  type VolumeLayout,
+  type VolumeUse,
+} from "./layout.ts";
 import { type HomeRecord, ThreadRecords } from "./thread-records.ts";
 import { moveTo } from "./volume-tree.ts";
 
@@ -131,6 +152,16 @@ export class VolumeThreads {
 
   record(thread: ThreadKey, name: string): Promise<void> {
     return record(this.#layout.home(thread, name));
+  }
+
+  /** The file that says whose it was becomes the record: a full volume has no room for another. */
+  async recordGone(thread: ThreadKey, { made }: ThreadRecords, use: VolumeUse): Promise<void> {
+    const target = this.#layout.home(thread, goneName(use));
+    const [first] = made;
+    const isRenamed = first !== undefined && (await ifThere(() => rename(this.#layout.home(thread, first), target)));
+    // A purged thread keeps no name.
+    if (isRenamed) await truncate(target);
+    else await record(target);
   }
 
   forget(thread: ThreadKey, names: readonly string[]): Promise<unknown> {

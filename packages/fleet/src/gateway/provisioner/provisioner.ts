@@ -1,0 +1,239 @@
+/**
+ * DeerFlow's provisioner on a fleet: sandboxes by ids that the client chooses.
+ *
+ *   create   known id? ─ the same sandbox, with the same URL
+ *            otherwise ─ the thread's sandbox, leased, and a record of it
+ *   find     a record whose sandbox lives
+ *   remove   the sandbox ends, with its leases and its URL; files of a named thread stay
+ *
+ * Invariants
+ * - An id belongs to one thread while its sandbox lives, and a thread to one id: an id's end would otherwise end a
+ *   sandbox that another client uses.
+ * - A record counts only while the fleet has its sandbox and its key exists. Looking never removes a record: a store
+ *   that recovers may not know the sandbox yet.
+ * - Every call ends before the client's own time limit (30 s to create, 15 s to remove).
+ */
+
+import {
+  AIO_TUNNEL_PORT,
+  type ExtraMount,
+  isSandlotError,
+  parseThreadId,
+  type SandboxSummary,
+  SandlotError,
+  type UserId,
+} from "@sandlot/contract";
+import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
+import type { Fleet, Lease } from "../../fleet.ts";
+import { within } from "../../world/waiting.ts";
+import type { World } from "../../world/world.ts";
+import { DeerFlowDetail } from "../errors.ts";
+import type { Caller } from "../guards/caller.ts";
+import type { ApiKeys } from "../keys/api-keys.ts";
+import type { AioLinks } from "../previews/aio-links.ts";
+import type { ThreadKey } from "../thread-key.ts";
+import type { ThreadUse } from "../thread-use.ts";
+import { checkExtraMounts } from "./extra-mounts.ts";
+import { type ProvisionedLeases, PURPOSE } from "./provisioned-leases.ts";
+import type { ProvisionedSandbox, ProvisionedSandboxes } from "./provisioned-sandboxes.ts";
+
+export interface ProvisionerParts {
+  readonly fleet: Pick<Fleet, "find" | "list">;
+  readonly threads: Pick<ThreadUse, "acquireAs" | "destroy">;
+  readonly keys: Pick<ApiKeys, "find">;
+  readonly aioLinks: Pick<AioLinks, "endUses">;
+  readonly records: ProvisionedSandboxes;
+  readonly leases: ProvisionedLeases;
+  readonly world: World;
+  readonly settings: { readonly blueprint: string; readonly hostBasePath?: string | undefined };
+}
+
+export interface Order {
+  readonly id: string;
+  /** `null`: the thread is named by the id. */
+  readonly thread: string | null;
+  readonly user: UserId;
+  readonly mounts: readonly ExtraMount[];
+}
+
+/** Below the client's limits, with time left for the response. */
+const CREATE_MS = 25_000;
+const STOP_MS = 10_000;
+/** Records of ended sandboxes that are older than this are removed by the next create. */
+const SWEEP_AFTER_MS = 600_000;
+const SWEEP_MAX = 100;
+
+export class Provisioner {
+  readonly #parts: ProvisionerParts;
+
+  constructor(parts: ProvisionerParts) {
+    this.#parts = parts;
+  }
+
+  create(caller: Caller, order: Order, signal: AbortSignal): Promise<ProvisionedSandbox> {
+    const late = () => new SandlotError("acquire_timeout", { stage: "creating", timeoutMs: CREATE_MS });
+    return within(this.#parts.world, CREATE_MS, signal, late, (bounded) => this.#create(caller, order, bounded));
+  }
+
+  async find(caller: Caller, id: string): Promise<ProvisionedSandbox> {
+    const record = await this.#parts.records.find(ownerOf(caller), id);
+    if (record === null || !(await this.#isLiving(record))) throw notFound(id);
+    this.#parts.leases.renew(record);
+    return record;
+  }
+
+  async list(caller: Caller): Promise<readonly ProvisionedSandbox[]> {
+    const { records, leases } = this.#parts;
+    const owner = ownerOf(caller);
+    const own = await this.#living((await records.all()).filter((record) => record.owner === owner));
+    for (const record of own) leases.renew(record);
+    return own;
+  }
+
+  /** Whether the engine has confirmed the end. An unknown id has ended. */
+  async remove(caller: Caller, id: string, signal: AbortSignal): Promise<boolean> {
+    const { records, fleet, threads, aioLinks } = this.#parts;
+    const record = await records.find(ownerOf(caller), id);
+    if (record === null) return true;
+    const { user, thread, ownsThread } = record;
+    const present = await fleet.find({ user, thread });
+    const isPresent = present?.sandboxId === record.sandboxId;
+    const options = { force: true, purge: ownsThread, timeoutMs: STOP_MS };
+    // A later sandbox of the thread is not the client's to end.
+    const outcome =
+      isPresent || (present === null && ownsThread)
+        ? await threads.destroy({ user, thread }, options, signal)
+        : "absent";
+    aioLinks.endUses(record.name);
+    // An unconfirmed end keeps its record, so that asking again can tell; its URL leads nowhere by now.
+    if (outcome === "stopping") return false;
+    await records.remove(record);
+    return true;
+  }
+
+  async #create(caller: Caller, order: Order, signal: AbortSignal): Promise<ProvisionedSandbox> {
+    const { records, leases, settings } = this.#parts;
+    const owner = ownerOf(caller);
+    const thread = parseThreadId(order.thread ?? order.id);
+    const key = { user: order.user, thread, granted: caller.blueprints };
+    const known = await this.#known(owner, order, thread);
+    if (known !== null) return known;
+    await this.#refuseOthers(key, null);
+    const mounts = await checkExtraMounts(order.mounts, settings.hostBasePath ?? null);
+    const lease = await this.#acquire(key, mounts, signal);
+    try {
+      await refuseWithoutAio(lease, signal);
+      const record = await records.add({
+        ...{ id: order.id, owner, keyId: caller.keyId, user: key.user, thread, ownsThread: order.thread === null },
+        sandboxId: lease.sandbox.id,
+      });
+      if (record === null) {
+        // The same request has come twice, maybe to two gateways.
+        const other = await this.#known(owner, order, thread);
+        if (other === null)
+          throw new SandlotError("sandbox_in_use", { sandboxId: order.id, holders: ["another request"] });
+        await lease.release();
+        return other;
+      }
+      await this.#refuseOthers(key, record);
+      leases.keep(record, lease);
+      await this.#sweep();
+      return record;
+    } catch (error) {
+      await lease.release();
+      throw error;
+    }
+  }
+
+  /** The sandbox that has this id. `null`: none, or one that has ended. */
+  async #known(owner: string, { id, user }: Order, thread: string): Promise<ProvisionedSandbox | null> {
+    const { records, leases } = this.#parts;
+    const record = await records.find(owner, id);
+    if (record === null) return null;
+    if (!(await this.#isLiving(record))) {
+      await records.remove(record);
+      return null;
+    }
+    if (record.user !== user || record.thread !== thread) {
+      const problem = "it is the id of another thread's sandbox; delete that one first, or choose another id";
+      throw new SandlotError("invalid_request", { field: "sandbox_id", problem });
+    }
+    leases.renew(record);
+    return record;
+  }
+
+  /** `own` is withdrawn when another id has the thread: of two at the same time none stays, and asking again helps. */
+  async #refuseOthers({ user, thread }: ThreadKey, own: ProvisionedSandbox | null): Promise<void> {
+    const { records } = this.#parts;
+    const same = (await records.all()).filter((record) => record.user === user && record.thread === thread);
+    const [other] = await this.#living(same.filter(({ name }) => name !== own?.name));
+    if (other === undefined) return;
+    if (own !== null) await records.remove(own);
+    throw new SandlotError("sandbox_in_use", { sandboxId: other.sandboxId, holders: [`the id ${other.id}`] });
+  }
+
+  /** A sandbox of the thread with other mounts, which no caller holds, is replaced. */
+  async #acquire(key: ThreadKey, mounts: Awaited<ReturnType<typeof checkExtraMounts>>, signal: AbortSignal) {
+    const { threads, leases, settings } = this.#parts;
+    const { blueprint } = settings;
+    const order = {
+      ...{ purpose: PURPOSE, ttlMs: leases.ttlMs, timeoutMs: CREATE_MS, signal, mounts },
+      ...(blueprint === DEFAULT_BLUEPRINT ? {} : { blueprint }),
+    };
+    try {
+      return await threads.acquireAs(key, order);
+    } catch (error) {
+      if (isSandlotError(error, "capability_missing") && mounts.length > 0)
+        throw new SandlotError("invalid_request", { field: "extra_mounts", problem: error.message }, { cause: error });
+      if (!isSandlotError(error, "blueprint_mismatch")) throw error;
+      await threads.destroy(key, { timeoutMs: STOP_MS }, signal);
+      return threads.acquireAs(key, order);
+    }
+  }
+
+  async #isLiving(record: ProvisionedSandbox): Promise<boolean> {
+    const { fleet, keys } = this.#parts;
+    const { user, thread } = record;
+    return isOf(record, await fleet.find({ user, thread })) && (await keys.find(record.keyId)) !== null;
+  }
+
+  async #living(records: readonly ProvisionedSandbox[]): Promise<readonly ProvisionedSandbox[]> {
+    if (records.length === 0) return [];
+    const { fleet, keys } = this.#parts;
+    const present = new Map((await fleet.list()).map((summary) => [summary.sandboxId as string, summary]));
+    const here = records.filter((record) => isOf(record, present.get(record.sandboxId) ?? null));
+    const valid = await Promise.all(here.map(async ({ keyId }) => (await keys.find(keyId)) !== null));
+    return here.filter((_, index) => valid[index]);
+  }
+
+  async #sweep(): Promise<void> {
+    const { records, world } = this.#parts;
+    const old = (await records.all()).filter(({ createdAt }) => createdAt < world.wallMs() - SWEEP_AFTER_MS);
+    const living = new Set(await this.#living(old));
+    const ended = old.filter((record) => !living.has(record)).slice(0, SWEEP_MAX);
+    await Promise.all(ended.map((record) => records.remove(record)));
+  }
+}
+
+/** A user's ids are common to all keys of the user; those of a platform or an operator are the key's own. */
+function ownerOf({ scope, user, keyId }: Caller): string {
+  return scope === "user" ? `user:${user}` : `key:${keyId}`;
+}
+
+function isOf({ sandboxId }: ProvisionedSandbox, summary: SandboxSummary | null): boolean {
+  return summary?.sandboxId === sandboxId && (summary.state === "leased" || summary.state === "parked");
+}
+
+/** A client waits for the API by itself, but one that never comes is said at once. */
+async function refuseWithoutAio(lease: Lease, signal: AbortSignal): Promise<void> {
+  try {
+    (await lease.connect(AIO_TUNNEL_PORT, { signal })).destroy();
+  } catch (error) {
+    if (isSandlotError(error, "capability_missing")) throw error;
+  }
+}
+
+function notFound(id: string): SandlotError {
+  const cause = new DeerFlowDetail(`Sandbox '${id}' not found`);
+  return new SandlotError("sandbox_not_found", { id: id.slice(0, 100) }, { cause });
+}

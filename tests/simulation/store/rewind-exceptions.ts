@@ -1,0 +1,122 @@
+/**
+ * What a store that may rewind does not promise, as `docs/decisions/store.md` states it. Everything else is a violation,
+ * also during a failover.
+ *
+ *   failover ────── window ──────▶ new epoch ────── recovery of an engine ──────▶ promised again
+ *
+ * - Exclusivity has an exception from a failover that lost an acknowledged commit to the first commit of an instance
+ *   that knew of it: that commit begins a new epoch.
+ * - It covers the affected threads and sandboxes only: those with rows that were lost, or written in the window. What
+ *   was begun in the window runs on until the engines of that thread have recovered in the new epoch.
+ * - When no instance that knew of a lost commit lives, no new epoch begins. Then objects without a record go after their
+ *   grace.
+ * - A thread whose home was lost may begin on another engine. Its files stay on the former one.
+ *
+ * Every use is counted by invariant and clause.
+ */
+
+import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import type { Invariant } from "../checks/invariants.ts";
+import { ownerOf, type Truth } from "../checks/truth.ts";
+
+/** Why a broken invariant is no violation. */
+export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "home lost";
+
+/** Exclusivity: the acts of two instances that each have a right which the store gave, and lost. */
+const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
+  "lease-is-held",
+  "one-sandbox-per-thread",
+  "stale-writes-nothing",
+  "workspace-steps-by-right",
+  "home-only-without-process",
+  "purge-only-while-stopping",
+  "rebind-follows-bind",
+  "generation-never-repeats",
+  "generation-grows-per-thread",
+  "events-follow-facts",
+  "destroy-is-honest",
+]);
+
+/** A thread that begins on another engine does not see its former files. */
+const BEGUN_ELSEWHERE: ReadonlySet<Invariant> = new Set<Invariant>([
+  "acknowledged-writes-stay",
+  "recovery-is-honest",
+  "holders-come-back",
+]);
+
+interface Affected {
+  readonly engines: Set<string>;
+  /** When the epoch after the loss began; `null`: not yet. */
+  epochAt: number | null;
+  /** No instance could notice: when the orphans have gone. */
+  until: number | null;
+}
+
+export class RewindExceptions {
+  readonly #truth: Truth;
+  readonly #affected = new Map<string, Affected>();
+  /** The engine of each thread whose home was lost. */
+  readonly #formerHomes = new Map<string, string>();
+
+  constructor(truth: Truth) {
+    this.#truth = truth;
+  }
+
+  /** The record was lost, or written in the window. */
+  affect(record: SandboxRecord): void {
+    const { sandboxId, generation, ref, engine } = record;
+    for (const name of [sandboxId, String(generation), ref, ownerOf(record)])
+      if (name !== null) this.#affectName(name, engine);
+  }
+
+  homeLost(owner: string, engine: string): void {
+    this.#formerHomes.set(owner, engine);
+    this.#affectName(owner, engine);
+  }
+
+  /** A new epoch begins, so the window is over. */
+  epochBegan(): void {
+    for (const one of this.#affected.values()) one.epochAt ??= this.#truth.now;
+  }
+
+  /** No living instance knows of the loss. */
+  unnoticed(): void {
+    const { orphanTimeoutMs, sessionLifetimeMs, housekeepingIntervalMs } = this.#truth.settings;
+    // The grace of an object without a record, and the rounds until it is seen and gone.
+    const until = this.#truth.now + orphanTimeoutMs + 2 * sessionLifetimeMs + 4 * housekeepingIntervalMs;
+    for (const one of this.#affected.values()) if (one.epochAt === null) one.until ??= until;
+  }
+
+  /** `null`: the promise has no exception for this. */
+  clauseFor(invariant: Invariant, detail: string): Clause | null {
+    if (BEGUN_ELSEWHERE.has(invariant))
+      for (const [owner, engine] of this.#formerHomes)
+        if (isNamed(detail, owner) && this.#truth.homes.get(owner)?.engine !== engine) return "home lost";
+    if (!EXCLUSIVITY.has(invariant)) return null;
+    let clause: Clause | null = null;
+    for (const [name, one] of this.#affected) if (isNamed(detail, name)) clause = this.#clauseOf(one) ?? clause;
+    return clause;
+  }
+
+  #clauseOf({ engines, epochAt, until }: Affected): Clause | null {
+    const { now, recoveredAt } = this.#truth;
+    if (epochAt !== null) {
+      const isRecovered = [...engines].every((engine) => (recoveredAt.get(engine) ?? -1) > epochAt);
+      return isRecovered ? null : "until recovered";
+    }
+    if (until === null) return "in the window";
+    return now < until ? "loss unnoticed" : null;
+  }
+
+  #affectName(name: string, engine: string): void {
+    const before = this.#affected.get(name);
+    const engines = new Set([...(before?.engines ?? []), engine]);
+    this.#affected.set(name, { engines, epochAt: null, until: null });
+  }
+}
+
+/** As a whole word: `e1-3` is not `e1-31`. */
+function isNamed(detail: string, name: string): boolean {
+  const at = detail.indexOf(name);
+  return at >= 0 && !/[\w-]/.test(detail[at + name.length] ?? "");
+}
