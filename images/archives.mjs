@@ -2,7 +2,7 @@
  * Builds the images of a Kubernetes installation without a registry and without an engine: archives that `docker load`,
  * `ctr images import` and `podman load` read, each with a list of what is in it (SPDX 2.3).
  *
- *   npm run build && node images/archives.mjs --to dist/images            all of them
+ *   npm run build && npm run images                                      all of them, in dist/images
  *   node images/archives.mjs --to DIR --only sandbox-daemon,gateway       some
  *   node images/archives.mjs --to DIR --registry registry.example.org/x   other names, for an air-gapped registry
  *
