@@ -2,7 +2,7 @@
  * Builds the images of a Kubernetes installation without a registry and without an engine: archives that `docker load`,
  * `ctr images import` and `podman load` read, each with a list of what is in it (SPDX 2.3).
  *
- *   npm run build && node images/archives.mjs --to dist/images            all of them
+ *   npm run build && npm run images                                      all of them, in dist/images
  *   node images/archives.mjs --to DIR --only sandbox-daemon,gateway       some
  *   node images/archives.mjs --to DIR --registry registry.example.org/x   other names, for an air-gapped registry
  *
@@ -51,6 +51,11 @@ const ACCOUNT = 10_001;
 const EPOCH_SECONDS = 1_577_836_800;
 const CREATED = "2020-01-01T00:00:00Z";
 const ARCHITECTURES = { x64: "amd64", arm64: "arm64" };
+/** The dynamic loader, where Debian has it. */
+const LOADERS = {
+  amd64: "./usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+  arm64: "./usr/lib/aarch64-linux-gnu/ld-linux-aarch64.so.1",
+};
 const PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const TAR = ["--sort=name", "--numeric-owner", `--mtime=@${EPOCH_SECONDS}`];
 /** What the gateway's image has beside Debian's essential packages. */
@@ -91,13 +96,12 @@ function aioImage(work) {
     for (const name of ["start.sh", "configuration.cjs"])
       copyFileSync(join(HERE, "aio", name), join(at("opt/sandlot"), name));
     symlinkSync("/usr/local/bin/node", join(at("opt/sandlot"), "sandboxd"));
-    const [loader, ...others] = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"].flatMap(
-      (path) => readFromArchive(root, `./${path}`) ?? readFromArchive(root, `./usr/${path}`) ?? [],
-    );
-    if (loader === undefined || others.length > 0) throw new Error("the sandbox image has no loader, or two");
+    const loader = readFromArchive(root, LOADERS[architecture()]);
+    if (loader === undefined) throw new Error("the sandbox image has no loader");
     writeFileSync(join(at("opt/sandlot"), "loader"), loader, { mode: 0o111 });
-    for (const name of ["workspace", "uploads", "outputs"]) at(`mnt/user-data/${name}`);
-    for (const name of ["acp-workspace", "skills"]) at(`mnt/${name}`);
+    for (const name of ["workspace", "uploads", "outputs"]) at(`mnt/user-data/${name}`, 1_000);
+    for (const name of ["user-data", "acp-workspace"]) at(`mnt/${name}`, 1_000);
+    at("mnt/skills");
   });
   return {
     layers: [root, layer],
@@ -214,7 +218,7 @@ function staged(work, name, fill) {
     return join(folder, path);
   });
   const target = `${folder}.tar`;
-  run("tar", [...TAR, "--owner=0", "--group=0", "--mode=u+rwX,go+rX,go-w", "-C", folder, "-cf", target, "."]);
+  run("tar", [...TAR, "--owner=0", "--group=0", "-C", folder, "-cf", target, "."]);
   for (const [path, owner] of owned) {
     const args = [
       ...TAR,
@@ -306,15 +310,8 @@ function daemonContents() {
   return [{ kind: "npm", name: "@sandlot/sandboxd", version, license }, ...inside, node()];
 }
 
-/** The content of one file of an archive, or `undefined`. Follows a link inside the archive. */
-function readFromArchive(file, path, depth = 0) {
-  const listed = spawnSync("tar", ["-tvf", file, path], { encoding: "utf8" });
-  if (listed.status !== 0 || depth > 4) return undefined;
-  const [, link] = / -> (.*)$/m.exec(listed.stdout) ?? [];
-  if (link !== undefined) {
-    const next = link.startsWith("/") ? `.${link}` : `./${join(dirname(path.slice(2)), link)}`;
-    return readFromArchive(file, next, depth + 1);
-  }
+/** The content of one file of an archive, or `undefined`. */
+function readFromArchive(file, path) {
   const read = spawnSync("tar", ["-xOf", file, path], { maxBuffer: 64 * 1024 * 1024 });
   return read.status === 0 ? read.stdout : undefined;
 }

@@ -37,7 +37,9 @@ export async function waitForPolicy({
     refusals = refusedBy === null ? 0 : refusals + 1;
     if (refusedBy !== null && refusals >= REFUSALS_NEEDED) return { reachedCount, refusedBy, durationMs };
     if (durationMs >= timeoutMs)
-      throw new NotIsolated(`no network policy is enforced: ${host}:${port} was reached after ${durationMs} ms`);
+      throw new NotIsolated(
+        `no network policy is enforced: the canary ${host}:${port} was reached for ${durationMs} ms`,
+      );
     await sleep(BETWEEN_MS);
   }
 }

@@ -81,7 +81,7 @@ describe("a canary", () => {
       JSON.stringify({ ...basic(directory), canary: { host: "127.0.0.1", port, timeoutMs: 400 } }),
     );
     expect(await exited).toBe(DAEMON_EXIT.notIsolated);
-    expect(stderr()).toMatch(/^sandboxd: no network policy is enforced: 127\.0\.0\.1:\d+ was reached/);
+    expect(stderr()).toMatch(/^sandboxd: no network policy is enforced: the canary 127\.0\.0\.1:\d+ was reached/);
   });
 });
 

@@ -71,7 +71,7 @@ export class Maker {
   }
 
   async make(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
-    const { workspaces, api, keys, settings } = this.#parts;
+    const { workspaces, api, keys, settings, world } = this.#parts;
     const place = placeOf(spec);
     const workspace = await workspaces.prepare(spec);
     const shape = { spec, place, config: settings.kubernetes, workspace };
@@ -83,7 +83,7 @@ export class Maker {
       uid = pod.metadata.uid;
       const difference = differenceOf(manifest, pod);
       if (difference !== null) throw failed(difference);
-      const config = daemonConfig({ spec, keys, settings });
+      const config = daemonConfig({ spec, keys, settings, nowMs: world.wallMs() });
       await this.#secret(spec, pod, config, signal);
       const made = await this.#start(spec, pod, signal);
       await this.#ready(spec, uid, signal);

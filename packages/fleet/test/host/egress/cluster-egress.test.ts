@@ -14,6 +14,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { daemonFile } from "../../../../sandboxd/test/start-daemon.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import { podNetwork } from "../../../src/host/egress/cluster/pod-network.ts";
+import { FROM_THE_OLDEST, fetchRefusals } from "../../../src/host/egress/cluster/refusal-reader.ts";
 import type { RefusalPage } from "../../../src/host/egress/cluster/refusal-ring.ts";
 import { FleetKeys } from "../../../src/sandboxd/fleet-keys.ts";
 import { NetworkStage, stageProblem } from "./stage/stage.ts";
@@ -121,7 +122,7 @@ describe("a sandbox reaches", () => {
     const { at } = await sandbox("cccc");
     expect(await curl("-x", at, "http://elsewhere.example/")).toMatchObject({ status: 403 });
     expect(await curl("-x", at, "http://private.example/")).toMatchObject({ status: 403 });
-    const page = await refusals({ epoch: null, next: 0 });
+    const page = await refusals(FROM_THE_OLDEST);
     expect(page.refusals.filter(({ sandboxId }) => sandboxId === "cccc")).toMatchObject([
       { refusal: { host: "elsewhere.example", port: 80, rule: "not-allowed" } },
       { refusal: { host: "private.example", port: 80, rule: "address-not-public" } },
@@ -253,7 +254,7 @@ async function refusals(cursor: { epoch: string | null; next: number }): Promise
   const file = join(stage.directory, "read.mts");
   writeFileSync(
     file,
-    `import { fetchRefusals } from "${here("host/egress/cluster/refusal-reader.ts")}";
+    `import { ${fetchRefusals.name} } from "${here("host/egress/cluster/refusal-reader.ts")}";
      import { dial } from "${here("sandboxd/dial.ts")}";
      import { systemWorld } from "${here("world/system-world.ts")}";
      const world = systemWorld();

@@ -20,7 +20,8 @@ const PRIVATE_4 = [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"],
   ...["192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4"],
 ];
-const PRIVATE_6 = ["::1/128", "::ffff:0:0/96", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"];
+/** Without `::ffff:0:0/96`: the API takes it for IPv4 and refuses it, and no such packet is on a wire. */
+const PRIVATE_6 = ["::1/128", "64:ff9b::/96", "fc00::/7", "fe80::/10", "ff00::/8"];
 
 export interface PolicyOptions {
   readonly egressPort: number;
@@ -39,17 +40,19 @@ export function networkPolicies({ egressPort, clusterRanges, gatewaysAreInside }
     },
   ];
   const proxies = { podSelector: { matchLabels: { [LABEL.role]: ROLE.egress } } };
+  // A family without ranges of the cluster is not used there; some controllers fail on it, and then enforce nothing.
+  const world = [
+    ...(ranges(false).length === 0
+      ? []
+      : [{ ipBlock: { cidr: "0.0.0.0/0", except: [...PRIVATE_4, ...ranges(false).filter(isNotWithinPrivate)] } }]),
+    ...(ranges(true).length === 0 ? [] : [{ ipBlock: { cidr: "::/0", except: [...PRIVATE_6, ...ranges(true)] } }]),
+  ];
   const egresses = {
     none: [],
     allowlist: [{ to: [proxies], ports: [{ protocol: "TCP", port: egressPort }] }],
     open: [
       { to: [proxies], ports: [{ protocol: "TCP", port: egressPort }] },
-      {
-        to: [
-          { ipBlock: { cidr: "0.0.0.0/0", except: [...PRIVATE_4, ...ranges(false).filter(isNotWithinPrivate)] } },
-          { ipBlock: { cidr: "::/0", except: [...PRIVATE_6, ...ranges(true)] } },
-        ],
-      },
+      ...(clusterRanges.length === 0 ? [] : [{ to: world }]),
     ],
   } as const;
   return Object.entries(egresses).map(([mode, egress]) => ({

@@ -5,7 +5,7 @@
  * change any more fails at once.
  */
 
-import { SandlotError } from "@sandlot/contract";
+import { DAEMON_EXIT, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import type { ApiObject } from "../api/api.ts";
 import { conditionOf, isTerminal, type Pod } from "./pod.ts";
@@ -14,8 +14,6 @@ export type Stage = "scheduling" | "pulling" | "starting" | "running";
 
 const HOPELESS: ReadonlySet<string> = new Set(["ErrImageNeverPull", "InvalidImageName"]);
 const PULL_TROUBLE: ReadonlySet<string> = new Set(["ErrImagePull", "ImagePullBackOff", ...HOPELESS]);
-/** The daemon's exit code when the canary was reached: policies are not enforced. */
-const NOT_ISOLATED = 3;
 const RETRY_AFTER_MS = 10_000;
 
 const eventSchema = z.looseObject({
@@ -40,10 +38,11 @@ export async function failureOf(pod: Pod, image: string, log: () => Promise<stri
     ({ state }) => state.terminated !== undefined && state.terminated.exitCode !== 0,
   );
   const said = lastLine(await log());
-  if (ended?.state.terminated?.exitCode === NOT_ISOLATED && /canary|isolat/i.test(said)) {
+  if (ended?.state.terminated?.exitCode === DAEMON_EXIT.notIsolated) {
     const fix =
       "Install a network plugin that enforces NetworkPolicy, or set kubernetes.networkPolicy to external if something else isolates pods.";
-    return new SandlotError("isolation_unavailable", { backend: "kubernetes", problem: said, fix });
+    const problem = said.replace(/^sandboxd: /, "") || "a sandbox reached what its network policy forbids";
+    return new SandlotError("isolation_unavailable", { backend: "kubernetes", problem, fix });
   }
   const how = ended?.state.terminated;
   const why = [

@@ -66,7 +66,7 @@ export interface ClusterEgressLimits extends EgressLimits {
   readonly ringMax: number;
 }
 
-export const CLUSTER_EGRESS_LIMITS: ClusterEgressLimits = {
+const CLUSTER_EGRESS_LIMITS: ClusterEgressLimits = {
   ...EGRESS_LIMITS,
   sandboxesMax: 4_096,
   allConnectionsMax: 16_384,
