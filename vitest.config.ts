@@ -1,6 +1,7 @@
 /**
- * Two projects, told apart by folder: `engines` for what takes a container engine, a browser or a stand-in of another
- * server, `test` for everything else. `npx vitest run <path>` finds a file in either.
+ * Three projects, told apart by folder: `engines` for what takes a container engine, a browser or a stand-in of another
+ * server, `cluster` for what takes a Kubernetes cluster, `test` for everything else. `npx vitest run <path>` finds a file
+ * in any of them.
  *
  * Tests run from source: the condition `sandlot-source` leads every import of a package to its `src`, in Vite's resolver
  * and in Node's own (for the files that Vite leaves to Node, and for processes that a test starts with `fork`).
@@ -11,6 +12,7 @@ const conditions = ["sandlot-source", "node", "module", "development|production"
 
 const TESTS = ["packages/*/test/**/*.test.ts", "tests/**/*.test.ts"];
 const ENGINES = ["packages/fleet/test/backends/docker/**/*.test.ts", "packages/*/test/engines/**/*.test.ts"];
+const CLUSTER = ["packages/fleet/test/engines/kubernetes/**/*.test.ts"];
 
 /** No test takes this long on a machine that still works: the limit finds hangs, and says nothing of speed. */
 const HANG_MS = 120_000;
@@ -21,7 +23,8 @@ export default defineConfig({
   test: {
     projects: [
       { extends: true, test: { name: "test", include: TESTS, exclude: ENGINES } },
-      { extends: true, test: { name: "engines", include: ENGINES } },
+      { extends: true, test: { name: "engines", include: ENGINES, exclude: CLUSTER } },
+      { extends: true, test: { name: "cluster", include: CLUSTER } },
     ],
     pool: "forks",
     execArgv: ["--conditions=sandlot-source"],

@@ -70,6 +70,8 @@ function typeOf(name: string, schema: Schema): string {
   if (schema.type === "object" && schema.properties !== undefined) return declare(name, schema);
   if (schema.type === "object" && typeof schema.additionalProperties === "object")
     return `{ readonly [name: string]: ${typeOf(name, schema.additionalProperties)} }`;
+  // A value that is passed on to an engine as it is.
+  if (Object.keys(schema).length === 0) return "unknown";
   throw new Error(`${name}: no type for ${JSON.stringify(schema)}`);
 }
 

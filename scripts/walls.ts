@@ -41,6 +41,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   "backends/remote": ["backend", "compat/aio", "host/*", "untrusted", "world"],
   "backends/local": ["backend", "host/*", "observe", "sandboxd", "untrusted", "world"],
   "backends/docker": ["backend", "host/*", "observe", "sandboxd", "compat/aio", "untrusted", "world"],
+  "backends/kubernetes": ["backend", "host/*", "observe", "sandboxd", "untrusted", "world"],
   backends: ["backend", "backends/*", "world"],
   "lifecycle/*": ["backend", "config", "lifecycle/*", "observe", "store", "world"],
   inspect: ["backend", "config", "lifecycle/*", "observe", "store", "world"],

@@ -29,6 +29,7 @@ const PROGRAMS = [
   "host/egress/namespace/listen-inside",
   "gateway/documents/convert-document",
   "backends/docker/aio/namespace-connector-child",
+  "backends/kubernetes/workspaces/volume/volume-main",
 ];
 /** Runs inside a sandbox, where no other file of this package is. */
 const ALONE = ["host/egress/sandbox-side/forwarder"];

@@ -20,11 +20,13 @@ import {
 import type { DaemonTarget } from "../../packages/fleet/src/sandboxd/wire.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";
 import { HONEST } from "./double/honest.ts";
+import { DOUBLE_KEY } from "./double/key.ts";
 
 export interface Stage {
   readonly world: World;
   readonly socketPath: string;
   readonly port: number;
+  readonly keyedPort: number;
   /** Requests a preview of the sandbox of these credentials; resolves with the response. */
   readonly preview: (target: DaemonTarget, upgrade: boolean) => Promise<string>;
 }
@@ -109,6 +111,7 @@ const target = (address: DaemonTarget["address"], token: string, generation = 1)
 const TRANSPORTS = {
   socket: ({ socketPath }: Stage) => ({ path: socketPath }),
   port: ({ port }: Stage) => ({ host: "127.0.0.1", port }),
+  "port with a key": ({ keyedPort }: Stage) => ({ host: "127.0.0.1", port: keyedPort, keys: [DOUBLE_KEY] as const }),
 } as const;
 
 const AIO_TRANSPORTS = {

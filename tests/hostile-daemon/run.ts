@@ -66,7 +66,8 @@ export async function runHostile({ cases, seed }: { cases: number; seed: number 
   const thrown = (error: unknown) => problems.push(`thrown past every caller: ${stackOf(error)}`);
   process.on("uncaughtException", thrown).on("unhandledRejection", thrown);
   try {
-    const stage: Stage = { world, socketPath: hostile.path, port: hostile.port, preview: previews.ask };
+    const { path: socketPath, port, keyedPort } = hostile;
+    const stage: Stage = { world, socketPath, port, keyedPort, preview: previews.ask };
     const honest = (number: number) => ({ one: CASES[number % CASES.length] as Case, token: `${number}.h.none` });
     // Loading and compiling at the first use must not count.
     await runAll(stage, CASES.length, honest, problems, () => {});
@@ -210,15 +211,18 @@ async function startDouble(path: string) {
   const worker = new Worker(new URL("./double/worker.ts", import.meta.url), { workerData: { path } });
   const problems: string[] = [];
   worker.on("error", (error) => problems.push(`the double failed: ${error.message}`));
-  let hear: (message: { port?: number; taken?: [string, number][] }) => void = () => {};
+  let hear: (message: { port?: number; keyedPort?: number; taken?: [string, number][] }) => void = () => {};
   worker.on("message", (message: { port?: number; taken?: [string, number][]; problem?: string }) => {
     if (message.problem !== undefined) problems.push(`the double failed: ${message.problem}`);
     else hear(message);
   });
-  const { port = 0 } = await new Promise<{ port?: number }>((resolve) => (hear = resolve));
+  const { port = 0, keyedPort = 0 } = await new Promise<{ port?: number; keyedPort?: number }>(
+    (resolve) => (hear = resolve),
+  );
   return {
     path,
     port,
+    keyedPort,
     problems,
     taken: async () => {
       const answer = new Promise<{ taken?: [string, number][] }>((resolve) => (hear = resolve));

@@ -1,7 +1,8 @@
 /**
  * The wire between a fleet and sandboxd, the daemon inside a sandbox. Types and names only.
  *
- * HTTP/1.1 over a unix socket, an inherited listening descriptor or a TCP port. Every request carries the sandbox's id,
+ * HTTP/1.1 over a unix socket, an inherited listening descriptor or a TCP port, there also inside TLS with a pre-shared
+ * key (`PresharedKey`). Every request carries the sandbox's id,
  * its generation and its token (`DAEMON_HEADERS`); without all three `unauthorized`, with other ones `stale_generation`.
  * An error is `{ error: SandlotError.toJSON() }` under the code's HTTP status.
  *
@@ -31,7 +32,7 @@
  *   GET  /sandlot/terminals/attach ?terminalId&fromOffset, WebSocket                    binary: bytes; text: see below
  *   GET  /sandlot/connect       ?port, `Upgrade: sandlot-tunnel`                        101, then the port's own bytes
  *   GET  /sandlot/hold          one JSON line (`HoldGreeting`), then silence until one of both sides ends
- *   POST /sandlot/rebind        Credentials                                             → {}
+ *   POST /sandlot/rebind        Credentials, hold, expect (`RebindExpectation`)         → {}
  *   GET  /sandlot/{activity,processes,ports,usage}
  *   POST /sandlot/renew         shows that a fleet still needs this sandbox             → RenewReply
  *
@@ -104,8 +105,12 @@ export interface DaemonConfig {
   readonly outputHoldMs?: number;
   /** A prefix for every program of a caller: commands, shells, terminals. For limits that a process sets itself. */
   readonly commandPrefix?: readonly string[];
-  /** Forwards connections to this port of the sandbox's own loopback to a unix socket: the egress to a proxy. */
-  readonly forward?: { readonly port: number; readonly socketPath: string };
+  /** Forwards connections to this port of the sandbox's own loopback: the egress to a proxy. */
+  readonly forward?: DaemonForward;
+  /** Makes the trust files of an egress with secrets, where no directory of the fleet's host is mounted. */
+  readonly trust?: DaemonTrust;
+  /** An address that the sandbox must not reach. The daemon listens only once it does not. */
+  readonly canary?: DaemonCanary;
   /** Commands, sessions and terminals that may run at once. More is `exec_limit`. Default `EXEC_MAX`. */
   readonly execMax?: number;
 }
@@ -119,7 +124,92 @@ export const EXEC_MAX = 256;
 export type DaemonListen =
   | { readonly path: string }
   | { readonly fd: number }
-  | { readonly host: string; readonly port: number };
+  | { readonly host: string; readonly port: number; readonly psk?: PresharedKey };
+
+/**
+ * A key that both ends of a connection have. TLS proves to each end that the other one has it, without certificates.
+ * The client sends the identity, and the server announces it as its hint: so each end knows which key is meant.
+ */
+export interface PresharedKey {
+  /** Not secret. At most `PSK_IDENTITY_MAX_BYTES`. */
+  readonly identity: string;
+  /** 32 bytes, in hexadecimal digits. */
+  readonly key: string;
+}
+
+export const PSK_IDENTITY_MAX_BYTES = 128;
+
+/**
+ * TLS between a fleet, its daemons and its egress proxies, on both ends. The cipher's authentication is the key alone,
+ * so neither end accepts a certificate in its place. TLS 1.3 knows no such cipher suite in Node.
+ */
+export const PSK_TLS = {
+  ciphers: "ECDHE-PSK-CHACHA20-POLY1305",
+  minVersion: "TLSv1.2",
+  maxVersion: "TLSv1.2",
+} as const;
+
+/** To a unix socket, or to a port with a pre-shared key. */
+export type DaemonForward =
+  | { readonly port: number; readonly socketPath: string }
+  | {
+      readonly port: number;
+      readonly to: { readonly host: string; readonly port: number; readonly psk: PresharedKey };
+    };
+
+/**
+ * An authority that programs of the sandbox have to trust. The daemon writes it to the directory by itself, and in a
+ * bundle with the certificates that the image trusts.
+ */
+export interface DaemonTrust {
+  readonly directory: string;
+  readonly certificatePem: string;
+}
+
+/** The names of the trust files in their directory. */
+export const TRUST_FILES = { authority: "ca.pem", bundle: "ca-bundle.pem" } as const;
+
+/** Where images have the certificates that they trust. */
+export const SYSTEM_BUNDLES: readonly string[] = [
+  "/etc/ssl/certs/ca-certificates.crt",
+  "/etc/pki/tls/certs/ca-bundle.crt",
+  "/etc/ssl/ca-bundle.pem",
+  "/etc/ssl/cert.pem",
+];
+
+/**
+ * A listener that every network policy forbids. While the daemon reaches it, policies are not enforced yet: the daemon
+ * does not listen, forwards nothing and runs nothing. It ends itself with `DAEMON_EXIT.notIsolated` when this lasts.
+ */
+export interface DaemonCanary {
+  readonly host: string;
+  readonly port: number;
+  /** How long the daemon tries. Default `CANARY_TIMEOUT_MS`. */
+  readonly timeoutMs?: number;
+}
+
+export const CANARY_TIMEOUT_MS = 10_000;
+
+/** The codes with which a daemon ends itself. Its last line on stderr gives the reason. */
+export const DAEMON_EXIT = {
+  failed: 1,
+  /** The configuration is missing or invalid. */
+  invalidConfig: 2,
+  /** The canary was reached: no network policy is enforced. */
+  notIsolated: 3,
+} as const;
+
+/**
+ * A file that the daemon must see before it answers a rebind: the workspace has then arrived in this sandbox. Otherwise
+ * the answer is `wait_timeout` after `REBIND_EXPECT_MS`, and the credentials stay.
+ */
+export interface RebindExpectation {
+  readonly path: string;
+  /** The content of the file. */
+  readonly nonce: string;
+}
+
+export const REBIND_EXPECT_MS = 3_000;
 
 export interface ExecCall {
   readonly execId: string;

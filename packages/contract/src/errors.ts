@@ -13,7 +13,7 @@ import { SANDBOX_ERRORS, type SandboxErrorDetails } from "./errors/sandbox-error
 import type { ErrorSpec, ErrorSpecs } from "./errors/spec.ts";
 import type { OpenEnum } from "./open-enum.ts";
 
-export type { CapacityCounts, ConfigProblem, LossReason } from "./errors/fleet-errors.ts";
+export type { CapacityCounts, ConfigProblem, DeathCause, LossReason } from "./errors/fleet-errors.ts";
 
 /** The facts of each code. */
 export interface ErrorDetails extends FleetErrorDetails, SandboxErrorDetails, RequestErrorDetails {}

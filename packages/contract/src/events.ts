@@ -3,7 +3,7 @@
  * depends on receiving one.
  */
 
-import type { LossReason } from "./errors.ts";
+import type { DeathCause, LossReason } from "./errors.ts";
 import type { Generation, InstanceId, LeaseId, SandboxId, ThreadId, UserId } from "./ids.ts";
 
 /** Why a sandbox was stopped. */
@@ -50,7 +50,8 @@ export type FleetEventBody =
   | ({ readonly type: "sandbox-bound"; readonly from: Generation } & About)
   | ({ readonly type: "sandbox-attached"; readonly durationMs: number } & About)
   | ({ readonly type: "sandbox-parked" } & About)
-  | ({ readonly type: "sandbox-lost"; readonly reason: LossReason } & About)
+  /** `cause` where the engine has reported one. */
+  | ({ readonly type: "sandbox-lost"; readonly reason: LossReason; readonly cause?: DeathCause } & About)
   | ({ readonly type: "sandbox-stopping"; readonly reason: StopReason } & About)
   | ({ readonly type: "sandbox-stopped"; readonly reason: StopReason; readonly durationMs: number } & About)
   | ({ readonly type: "sandbox-stop-failed"; readonly problem: string; readonly attempt: number } & About)

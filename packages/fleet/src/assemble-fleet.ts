@@ -81,7 +81,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const { settings, world } = given;
   const backend = tracedBackend(given.backend);
   for (const blueprint of Object.values(settings.blueprints))
-    requireCapabilities(blueprint, backend.name, backend.capabilities);
+    requireCapabilities(blueprint, backend.name, backend.capabilities, backend.limits);
   if (Object.keys(settings.pool).length > 0 && !backend.capabilities.has("late-binding")) {
     throw new SandlotError("capability_missing", {
       backend: backend.name,
@@ -195,7 +195,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   }, "sandbox-bound");
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
-    else if (event.type === "died") void liveness.died(event.sandboxId, event.ref);
+    else if (event.type === "died") void liveness.died(event.sandboxId, event.ref, event.cause);
     else bus.emit("sandboxId" in event ? { ...event, ...whose(event.sandboxId, slots) } : event);
   });
 
@@ -261,17 +261,18 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       if (!store.isShared) return "here";
       const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
       if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
-      throwIfElsewhere(
-        (await store.locate({ user, thread, engines: [backend.engineId] })).elsewhere,
-        thread,
-        lifetimeMs,
-      );
-      return "unsettled";
+      const place = await store.locate({ user, thread, engines: [backend.engineId] });
+      throwIfElsewhere(place.elsewhere, thread, lifetimeMs);
+      // What a recovering store has of the thread may be on another engine.
+      return place.isSettled && !place.recovering ? "here" : "unsettled";
     },
     async peers() {
       open("list");
       const others = (await store.sessions()).filter((session) => session.instance !== instance);
-      return others.map(({ instance: peer, address, engines }) => ({ instance: peer, address, engines }));
+      return others.map(({ instance: peer, address, engines }) => {
+        const otherEngines = engines.filter((engine) => !membership.isOurs({ engine }));
+        return { instance: peer, address, engines, otherEngines };
+      });
     },
     async listThreads({ user } = {}) {
       open("list");

@@ -66,7 +66,7 @@ export interface Fleet extends AsyncDisposable {
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
   /**
-   * Where a thread lives: `here`, or nowhere yet as far as the store knows. Rejects with `thread_elsewhere` or
+   * Where a thread lives, with or without a sandbox: `here`, or nowhere yet as far as the store knows. Rejects with `thread_elsewhere` or
    * `engine_unreachable` for one on an engine that this instance does not reach. In a store of one host, always `here`.
    */
   locate(key: ThreadKeyInput): Promise<"here" | "unsettled">;
@@ -86,6 +86,8 @@ export interface FleetPeer {
   readonly address: string | null;
   /** The engines whose sandboxes it reaches. */
   readonly engines: readonly string[];
+  /** Those of them that this instance does not reach. */
+  readonly otherEngines: readonly string[];
 }
 
 export interface ThreadKeyInput {

@@ -3,6 +3,7 @@
  * use, so a fleet loads only the ones it is configured for.
  */
 
+import { hostname } from "node:os";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { NO_OTHERS, type OtherBackends } from "./backend/entry.ts";
@@ -65,7 +66,15 @@ export async function openFleetAndHost(
 export function openBackend(settings: Settings, world: World, registry: Registry = REGISTRY): Promise<Backend> {
   const entry = backendEntry(registry, settings.backend);
   const others = otherBackends(settings, world, registry);
-  return entry.open({ fleet: settings, section: sectionOf(settings, entry), world, others });
+  const fleet = { ...settings, storeName: storeNameOf(settings, registry) };
+  return entry.open({ fleet, section: sectionOf(settings, entry), world, others });
+}
+
+/** A store of one host is another one on every host. */
+function storeNameOf({ store }: Settings, registry: Registry): string {
+  const entry = storeEntry(registry, store);
+  const described = entry.describe(store);
+  return entry.isShared === true ? described : `${hostname()}: ${described}`;
 }
 
 function otherBackends(settings: Settings, world: World, { backends }: Registry): OtherBackends {

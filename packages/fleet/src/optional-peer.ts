@@ -7,6 +7,7 @@ import { SandlotError } from "@sandlot/contract";
 import { type Installation, installation, packageManifest } from "./package-files.ts";
 
 export type OptionalPeer =
+  | "@kubernetes/client-node"
   | "@larksuiteoapi/node-sdk"
   | "@redis/client"
   | "dockerode"

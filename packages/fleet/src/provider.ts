@@ -46,7 +46,7 @@ import type { LeaseParams, Leases } from "./lifecycle/hold/leases.ts";
 import type { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { reasonNotToKeep } from "./lifecycle/hold/retention.ts";
 import { type Patience, type Progress, patienceOf, SharedOpens } from "./lifecycle/hold/shared-opens.ts";
-import { type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
+import { causeOf, type Slot, sandboxLost } from "./lifecycle/hold/slot.ts";
 import type { Slots } from "./lifecycle/hold/slots.ts";
 import type { Membership } from "./lifecycle/session/membership.ts";
 import { throwIfRefused } from "./lifecycle/session/refusals.ts";
@@ -168,7 +168,7 @@ export class Provider implements LeaseController {
     slots.remove(slot);
     void reportFailure(bus, "attachment", () => slot.attachment.close());
     const reason = suspected === "crashed" ? await liveness.whyGone(slot) : suspected;
-    bus.emit({ type: "sandbox-lost", reason, ...aboutRecord(slot) });
+    bus.emit({ type: "sandbox-lost", reason, ...causeOf(reason, slot.cause), ...aboutRecord(slot) });
     leases.lost(slot, reason);
     if (reason === "crashed") void reportFailure(bus, "stop", () => retirement.stopDead(slot));
     return reason;

@@ -1,10 +1,23 @@
 /**
- * The daemon's configuration: one JSON document from a descriptor, so that no secret stands in an argument or in the
- * environment, where every process of the sandbox could read it.
+ * The daemon's configuration: one JSON document from a descriptor or a file, so that no secret stands in an argument or
+ * in the environment, where every process of the sandbox could read it.
+ *
+ * A file (`--config-file`) is for engines that mount secrets as files. Commands share the daemon's account there and can
+ * read it: it holds only what belongs to their own sandbox.
  */
 
 import { closeSync, readFileSync } from "node:fs";
-import { type DaemonConfig, type DaemonListen, ENV_NAME_PATTERN, SOCKET_PATH_MAX_BYTES } from "@sandlot/contract";
+import {
+  type DaemonCanary,
+  type DaemonConfig,
+  type DaemonForward,
+  type DaemonListen,
+  type DaemonTrust,
+  ENV_NAME_PATTERN,
+  type PresharedKey,
+  PSK_IDENTITY_MAX_BYTES,
+  SOCKET_PATH_MAX_BYTES,
+} from "@sandlot/contract";
 import type { Secret } from "./wire/credentials.ts";
 import { sha256 } from "./wire/sha256.ts";
 
@@ -29,20 +42,22 @@ export interface Startup {
 }
 
 export function readStartup(args: readonly string[]): Startup {
+  const file = option(args, "--config-file");
   const configFd = descriptor(args, "--config-fd") ?? 0;
   const supervisorFd = descriptor(args, "--supervisor-fd");
   let config: HeldConfig;
   let rebound: Secret | null = null;
   try {
-    const text = readFileSync(configFd, "utf8");
-    if (configFd > 2) closeSync(configFd);
+    const text = readFileSync(file ?? configFd, "utf8");
+    if (file === null && configFd > 2) closeSync(configFd);
     // A supervisor adds a line: the credentials of a rebind.
     const [line = "", left = ""] = supervisorFd === null ? [text] : text.split("\n");
     config = checkConfig(JSON.parse(line));
     if (left !== "") rebound = checkSecret(JSON.parse(left));
   } catch (error) {
     if (error instanceof ConfigProblem) throw error;
-    throw new ConfigProblem(`descriptor ${configFd} holds no configuration: ${(error as Error).message}`);
+    const where = file === null ? `descriptor ${configFd}` : `the file ${file}`;
+    throw new ConfigProblem(`${where} holds no configuration: ${(error as Error).message}`);
   }
   return {
     config: { ...config, ...rebound },
@@ -53,10 +68,15 @@ export function readStartup(args: readonly string[]): Startup {
   };
 }
 
-function descriptor(args: readonly string[], name: string): number | null {
+function option(args: readonly string[], name: string): string | null {
   const at = args.indexOf(name);
-  if (at < 0) return null;
-  const fd = Number(args[at + 1]);
+  return at < 0 ? null : (args[at + 1] ?? "");
+}
+
+function descriptor(args: readonly string[], name: string): number | null {
+  const text = option(args, name);
+  if (text === null) return null;
+  const fd = text === "" ? Number.NaN : Number(text);
   if (Number.isInteger(fd) && fd >= 0) return fd;
   throw new ConfigProblem(`${name} needs the number of a descriptor`);
 }
@@ -79,6 +99,8 @@ function checkConfig(value: unknown): HeldConfig {
     ...(execMax !== undefined && { execMax: whole(execMax, "execMax") }),
     ...(commandPrefix !== undefined && { commandPrefix: texts(commandPrefix, "commandPrefix") }),
     ...(fields.forward !== undefined && { forward: checkForward(fields.forward) }),
+    ...(fields.trust !== undefined && { trust: checkTrust(fields.trust) }),
+    ...(fields.canary !== undefined && { canary: checkCanary(fields.canary) }),
     ownsPidNamespace: fields.ownsPidNamespace === true,
   };
 }
@@ -95,7 +117,39 @@ function checkListen(value: unknown): DaemonListen {
   const fields = object(value, "listen");
   if (fields.path !== undefined) return { path: checkSocketPath(filled(fields.path, "listen.path")) };
   if (fields.fd !== undefined) return { fd: whole(fields.fd, "listen.fd") };
-  return { host: filled(fields.host, "listen.host"), port: whole(fields.port, "listen.port") };
+  const { psk } = fields;
+  return {
+    host: filled(fields.host, "listen.host"),
+    port: whole(fields.port, "listen.port"),
+    ...(psk !== undefined && { psk: checkKey(psk, "listen.psk") }),
+  };
+}
+
+function checkKey(value: unknown, name: string): PresharedKey {
+  const { identity, key } = object(value, name);
+  const text = filled(identity, `${name}.identity`);
+  if (Buffer.byteLength(text) > PSK_IDENTITY_MAX_BYTES)
+    throw new ConfigProblem(`${name}.identity has more than ${PSK_IDENTITY_MAX_BYTES} bytes`);
+  if (typeof key !== "string" || !/^[0-9a-f]{64}$/.test(key))
+    throw new ConfigProblem(`${name}.key is not 64 hexadecimal digits`);
+  return { identity: text, key };
+}
+
+function checkTrust(value: unknown): DaemonTrust {
+  const { directory, certificatePem } = object(value, "trust");
+  return {
+    directory: filled(directory, "trust.directory"),
+    certificatePem: filled(certificatePem, "trust.certificatePem"),
+  };
+}
+
+function checkCanary(value: unknown): DaemonCanary {
+  const { host, port, timeoutMs } = object(value, "canary");
+  return {
+    host: filled(host, "canary.host"),
+    port: whole(port, "canary.port"),
+    ...(timeoutMs !== undefined && { timeoutMs: whole(timeoutMs, "canary.timeoutMs") }),
+  };
 }
 
 function checkReady(value: unknown): { fd: number } | { path: string } {
@@ -104,12 +158,14 @@ function checkReady(value: unknown): { fd: number } | { path: string } {
   return { fd: whole(fields.fd, "ready.fd") };
 }
 
-function checkForward(value: unknown): { port: number; socketPath: string } {
-  const { port, socketPath } = object(value, "forward");
-  return {
-    port: whole(port, "forward.port"),
-    socketPath: checkSocketPath(filled(socketPath, "forward.socketPath")),
-  };
+function checkForward(value: unknown): DaemonForward {
+  const fields = object(value, "forward");
+  const port = whole(fields.port, "forward.port");
+  if (fields.to === undefined)
+    return { port, socketPath: checkSocketPath(filled(fields.socketPath, "forward.socketPath")) };
+  const to = object(fields.to, "forward.to");
+  const where = { host: filled(to.host, "forward.to.host"), port: whole(to.port, "forward.to.port") };
+  return { port, to: { ...where, psk: checkKey(to.psk, "forward.to.psk") } };
 }
 
 /** The kernel takes 107 bytes; Node 20 silently truncates longer ones and reaches another socket. */

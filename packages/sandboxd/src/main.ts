@@ -1,7 +1,7 @@
 /**
  * sandboxd: the daemon inside a sandbox.
  *
- *   read the configuration ─▶ listen ─▶ announce ─▶ serve ─▶ end: a signal, or no renewal
+ *   read the configuration ─▶ wait for the network policy ─▶ listen ─▶ announce ─▶ serve ─▶ end: a signal, or no renewal
  *
  * Its title replaces name and arguments, which `pkill node` and `pkill -f node` match. The daemon sets its title first.
  * For the moment before, its starter runs Node under another name: through a link called `sandboxd`, with no `node` in
@@ -11,9 +11,10 @@
 import { chmodSync, closeSync, readdirSync, rmSync, writeSync } from "node:fs";
 import { stat } from "node:fs/promises";
 import type { Server } from "node:http";
-import { type AddressInfo, connect } from "node:net";
+import { type AddressInfo, connect, type Server as NetServer } from "node:net";
 import { dirname } from "node:path";
-import { type DaemonListen, DEFAULT_CWD, PROTOCOL_VERSION, type ReadyLine } from "@sandlot/contract";
+import { DAEMON_EXIT, type DaemonListen, DEFAULT_CWD, PROTOCOL_VERSION, type ReadyLine } from "@sandlot/contract";
+import { NotIsolated, waitForPolicy } from "./canary.ts";
 import { bootTicks } from "./clock.ts";
 import { ConfigProblem, type HeldConfig, readStartup } from "./config.ts";
 import { useScoreDescriptor } from "./exec/as-command.ts";
@@ -24,19 +25,26 @@ import { forward } from "./forward.ts";
 import { closeInherited } from "./inherited-descriptors.ts";
 import { ActivityMonitor } from "./introspection/activity.ts";
 import { watchForOrphanhood } from "./orphan-watch.ts";
+import { keyedListener } from "./preshared-key.ts";
 import { SessionTable } from "./sessions/session-table.ts";
 import { SupervisorMemory } from "./supervision/memory.ts";
 import { TerminalTable } from "./terminals/terminal-table.ts";
+import { writeTrustFiles } from "./trust-files.ts";
 import { warmUp } from "./warm-up.ts";
 import { CredentialCheck } from "./wire/credentials.ts";
 import { daemonServer } from "./wire/server.ts";
 
 process.title = "sandboxd";
 main().catch((error: unknown) => {
-  const known = error instanceof ConfigProblem;
+  const known = error instanceof ConfigProblem || error instanceof NotIsolated;
   process.stderr.write(`sandboxd: ${known ? error.message : ((error as Error).stack ?? String(error))}\n`);
-  process.exit(known ? 2 : 1);
+  process.exit(exitCode(error));
 });
+
+function exitCode(error: unknown): number {
+  if (error instanceof NotIsolated) return DAEMON_EXIT.notIsolated;
+  return error instanceof ConfigProblem ? DAEMON_EXIT.invalidConfig : DAEMON_EXIT.failed;
+}
 
 async function main(): Promise<void> {
   const { config, supervisorFd, tagFd, scoreFd, restarted } = readStartup(process.argv.slice(2));
@@ -46,6 +54,8 @@ async function main(): Promise<void> {
   closeInherited([...given, ...[supervisorFd, tagFd, scoreFd].filter((fd) => fd !== null)]);
   if (tagFd !== null) useTagDescriptor(tagFd);
   if (scoreFd !== null) useScoreDescriptor(scoreFd);
+  // First: nothing else of this sandbox may run, or connect, before its network policy has an effect.
+  const canary = config.canary === undefined ? null : await waitForPolicy(config.canary);
   const { environment = {}, ...settings } = config;
   useWorkspaceRoot(dirname(config.defaultCwd ?? DEFAULT_CWD));
   const temporaryDirectory = process.env.TMPDIR ?? "/tmp";
@@ -58,15 +68,17 @@ async function main(): Promise<void> {
   const memory = new SupervisorMemory(supervisorFd);
   const credentials = new CredentialCheck(config.sandboxId, config, (secret) => memory.rebound(secret));
   const run = `${process.pid}.${bootTicks()}`;
-  const server = daemonServer(credentials, { execs, sessions, terminals, activity, memory, run });
+  const server = daemonServer(credentials, { execs, sessions, terminals, activity, memory, run, canary });
   // Makes the threads for file work now: later, in a sandbox full of processes, this could fail and abort the daemon.
   const threads = stat("/");
+  if (config.trust !== undefined) await writeTrustFiles(config.trust);
   if (config.forward !== undefined) await forward(config.forward);
-  await listen(server.http, config.listen);
+  const listener = await listenerOf(server.http, config.listen);
+  await listen(listener, config.listen);
   const aio = config.aioListen === undefined ? null : server.keylessAio();
   if (aio !== null && config.aioListen !== undefined) await listen(aio, config.aioListen);
   await threads;
-  announce(config, server.http, aio, restarted);
+  announce(config, listener, aio, restarted);
   execs.prepare();
   void warmUp(execSettings, server.isInUse);
 
@@ -110,7 +122,12 @@ function removeRemains(directory: string): void {
   }
 }
 
-async function listen(server: Server, where: DaemonListen): Promise<void> {
+/** What accepts connections: the HTTP server itself, or TLS before it. */
+async function listenerOf(http: Server, where: DaemonListen): Promise<NetServer> {
+  return "psk" in where && where.psk !== undefined ? keyedListener(http, where.psk) : http;
+}
+
+async function listen(server: NetServer, where: DaemonListen): Promise<void> {
   try {
     await listenOnce(server, where);
   } catch (error) {
@@ -123,10 +140,11 @@ async function listen(server: Server, where: DaemonListen): Promise<void> {
   if ("path" in where) chmodSync(where.path, 0o600);
 }
 
-function listenOnce(server: Server, where: DaemonListen): Promise<void> {
+function listenOnce(server: NetServer, where: DaemonListen): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ ...where, exclusive: true }, () => {
+    const { psk: _, ...at } = { psk: undefined, ...where };
+    server.listen({ ...at, exclusive: true }, () => {
       server.off("error", reject);
       resolve();
     });
@@ -147,8 +165,8 @@ function answers(path: string): Promise<boolean> {
 /** Writes the ready line as soon as the daemon listens. */
 function announce(
   { ready, sandboxId, generation }: HeldConfig,
-  server: Server,
-  aio: Server | null,
+  server: NetServer,
+  aio: NetServer | null,
   restarted: boolean,
 ): void {
   // A descriptor to announce on exists for the first run only.
@@ -168,7 +186,7 @@ function announce(
   socket.end(text);
 }
 
-function portOf(server: Server): number | null {
+function portOf(server: NetServer): number | null {
   const address = server.address() as AddressInfo | string | null;
   return typeof address === "object" && address !== null ? (address.port ?? null) : null;
 }

@@ -43,7 +43,7 @@ export async function warmUp(settings: ExecSettings, isInUse: () => boolean): Pr
   const credentials = new CredentialCheck(TOKEN, { generation: 0, tokenHash: sha256(TOKEN) });
   const { http } = daemonServer(credentials, {
     ...{ execs, sessions, terminals, activity },
-    ...{ memory: new SupervisorMemory(null), run: TOKEN },
+    ...{ memory: new SupervisorMemory(null), run: TOKEN, canary: null },
   });
   try {
     for (let round = 0; round < ROUNDS && !isInUse(); round++) await sendRound(http, round, isInUse);

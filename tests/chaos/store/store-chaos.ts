@@ -79,7 +79,7 @@ export async function storeChaos(options: { store: ChaosStore; runs: number; see
   console.log(
     `${done} faults, ${tally.steps + (facts?.steps ?? 0)} steps, worst step of an instance ${tally.worstStepMs} ms, ` +
       `${storeTally.epochsChanged} epochs changed, ${tally.acquires} acquires, ${tally.writes} acknowledged writes, ` +
-      `${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
+      `${tally.leftByLostEpochs} workspaces left by lost epochs, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
   );
   return isClean ? 0 : 1;
 }

@@ -21,6 +21,8 @@ export class Tally {
   steps = 0;
   worstStepMs = 0;
   writes = 0;
+  /** Workspaces of callers without a thread whose stop was lost with an epoch. */
+  leftByLostEpochs = 0;
 
   hit(action: "kills" | "stops", states: Iterable<StateHit>): void {
     this[action] += 1;

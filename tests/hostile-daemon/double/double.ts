@@ -166,8 +166,8 @@ class Connection {
           await this.#closed();
           break;
         case "reset":
-          // A unix socket has no reset.
-          if (this.#socket.remoteAddress === undefined) this.#socket.destroy();
+          // A unix socket has no reset, and Node has none for TLS.
+          if (this.#socket.remoteAddress === undefined || "encrypted" in this.#socket) this.#socket.destroy();
           else this.#socket.resetAndDestroy();
           break;
       }

@@ -1,8 +1,14 @@
-/** The double in a separate thread, so that its work does not count as the fleet's. Has a socket and a port. */
+/**
+ * The double in a separate thread, so that its work does not count as the fleet's. Has a socket, a port, and a port with a
+ * pre-shared key: a sandbox that was taken over has its own key.
+ */
 
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Server } from "node:net";
+import { createServer } from "node:tls";
 import { parentPort, workerData } from "node:worker_threads";
+import { PSK_TLS } from "@sandlot/contract";
 import { createDouble } from "./double.ts";
+import { DOUBLE_KEY } from "./key.ts";
 
 const { path } = workerData as { readonly path: string };
 const taken = new Map<string, number>();
@@ -15,6 +21,16 @@ process.on("uncaughtException", (error) => {
   parentPort?.postMessage({ problem: String(error.stack) });
 });
 parentPort?.on("message", () => parentPort?.postMessage({ taken: [...taken] }));
-onSocket.listen(path, () =>
-  onPort.listen(0, "127.0.0.1", () => parentPort?.postMessage({ port: (onPort.address() as AddressInfo).port })),
-);
+const onKeyedPort = createServer({
+  ...PSK_TLS,
+  pskIdentityHint: DOUBLE_KEY.identity,
+  pskCallback: () => Buffer.from(DOUBLE_KEY.key, "hex"),
+});
+const behindKey = createDouble({ onTaken });
+onKeyedPort.on("secureConnection", (socket) => behindKey.emit("connection", socket));
+onKeyedPort.on("tlsClientError", () => {});
+
+const listening = (server: Server): Promise<number> =>
+  new Promise((resolve) => server.listen(0, "127.0.0.1", () => resolve((server.address() as AddressInfo).port)));
+await new Promise<void>((resolve) => onSocket.listen(path, resolve));
+parentPort?.postMessage({ port: await listening(onPort), keyedPort: await listening(onKeyedPort) });

@@ -87,8 +87,9 @@ function rewound({ tables, store, findings, truth, one }: Bench) {
     ...{ reads: new Map([[key, 0]]), writes: new Map([[key, "1"]]) },
   });
   const step = { by: one, method: "reserve", args: [], sentAt: 0, skewMs: 0 };
-  expect(rows.commit(step, commit("lost", "generation"), 0).kind).toBe("committed");
-  rows.acknowledged(one, "lost");
+  const lost = commit("lost", "generation");
+  expect(rows.commit(step, lost, 0).kind).toBe("committed");
+  rows.acknowledged(one, lost);
   expect(rows.rewind(10)).toBe(true);
   return { rows, commit: commit("later", "count/all") };
 }

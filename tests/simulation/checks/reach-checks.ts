@@ -126,7 +126,7 @@ export class ReachChecks {
 
   /** An acquire was refused because the store recovers. */
   waited(error: unknown, { owner, instance, at: askedAt, since: at = askedAt }: Asked): void {
-    const { emptiedAt, recoveredAt, homes, tables, reach } = this.#truth;
+    const { emptiedAt, rewoundAt, recoveredAt, homes, tables, reach } = this.#truth;
     if (!tables.isShared || !isSandlotError(error, "store_recovering")) return;
     const { firstReachedAt, settings } = this.#truth;
     // Other engines have their time to recover. One that does not manage keeps no new thread waiting for ever.
@@ -143,7 +143,7 @@ export class ReachChecks {
     const waitsFor = home === null ? [...this.#truth.reachable(), ...lately] : [home];
     this.#findings.check(
       "recovery-is-of-one-engine",
-      emptiedAt >= at || isHomeNew || !waitsFor.every(wasRecovered),
+      emptiedAt >= at || rewoundAt >= at || isHomeNew || !waitsFor.every(wasRecovered),
       () => `${owner} at ${instance.name} of ${instance.engine}, with its home ${home}`,
     );
   }

@@ -226,6 +226,8 @@ export class RecordChecks {
       // Fences are of one engine. Until the former engine has recovered, the store does not know its generations.
       (!returned && this.#isUnheardOf(latestEngine, after)) ||
       (returned && generation === latestLeased) ||
+      // A purged thread that never had a sandbox here is compared with no generation of its former engine.
+      (returned && this.#isPurgedElsewhere(owner, latestEngine, after)) ||
       // A sandbox that is being cleaned up, or dead, serves no caller, whatever its generation.
       after.state === "stopping" ||
       (returned && this.#truth.objectOf(after)?.alive !== true);
@@ -240,6 +242,13 @@ export class RecordChecks {
   #isUnheardOf(former: string | null, { engine }: SandboxRecord): boolean {
     const { emptiedAt, recoveredAt } = this.#truth;
     return emptiedAt > 0 && former !== null && former !== engine && !recoveredAt.has(former);
+  }
+
+  /** Its only trace on this engine is a create that landed too late. */
+  #isPurgedElsewhere(owner: string, former: string | null, { engine, sandboxId }: SandboxRecord): boolean {
+    const { published } = this.#truth;
+    const wasPurged = this.#truth.thread(owner).purgeAskedAt >= 0;
+    return wasPurged && former !== null && former !== engine && !published.has(sandboxId);
   }
 
   #checkGiven(generation: Generation): void {

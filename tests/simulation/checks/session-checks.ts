@@ -15,7 +15,6 @@ const CLOCK_READING_MS = 50;
 export class SessionChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
-  #recoveringSince = 0;
   /** Between the store's clock and the sender's monotonic one, when each heartbeat was sent. */
   readonly #offsets = new WeakMap<StoreStep, number>();
 
@@ -83,7 +82,8 @@ export class SessionChecks {
     by.beatStoreOffset = kind === "ok" ? { ms: this.#storeOffsetMs(by), errorMs } : null;
     if (before === null || sentMs === undefined || kind !== "ok") return;
     const jumpMs = Math.abs(sentMs - before.ms) - before.errorMs - errorMs;
-    if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, sentAt);
+    // It learns of the jump with the answer.
+    if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, this.#truth.now);
   }
 
   #doubt(by: Instance, at: number): void {
@@ -125,7 +125,7 @@ export class SessionChecks {
     for (const { labels, landedAt } of ledger.of(engine).objects.values()) {
       if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
     }
-    const lasted = now - this.#recoveringSince;
+    const lasted = now - this.#truth.recoveringSince;
     this.#findings.check(
       "recovery-lasts-a-lifetime",
       lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0,
@@ -153,7 +153,7 @@ export class SessionChecks {
   }
 
   emptied(): void {
-    this.#recoveringSince = this.#truth.now;
+    this.#truth.recoveringSince = this.#truth.now;
     this.#truth.emptiedAt = this.#truth.now;
     this.#truth.recoveredAt.clear();
     this.#truth.firstReachedAt.clear();

@@ -164,6 +164,10 @@ export class Truth {
    * was written for, and checks of ages are left out.
    */
   storeClockSetAt = Number.NEGATIVE_INFINITY;
+  /** When the present epoch of the store began. */
+  recoveringSince = 0;
+  /** When the store last lost its last writes: what an instance was told before may have been of another epoch. */
+  rewoundAt = Number.NEGATIVE_INFINITY;
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 

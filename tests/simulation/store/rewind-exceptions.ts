@@ -24,6 +24,7 @@ export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "h
 
 /** Exclusivity: the acts of two instances that each have a right which the store gave, and lost. */
 const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
+  "intent-first",
   "lease-is-held",
   "one-sandbox-per-thread",
   "stale-writes-nothing",

@@ -103,7 +103,7 @@ class SimRowServer implements RowServer {
     if (answer.kind === "conflict") faults.count("row-conflict");
     if (answer.kind === "late") faults.count("row-commit-late");
     if (answer.kind === "rewound") faults.count("rewind-noticed");
-    if (answer.kind === "committed" && commit.writes.size > 0) this.#rows.acknowledged(this.#instance, commit.id);
+    if (answer.kind === "committed" && commit.writes.size > 0) this.#rows.acknowledged(this.#instance, commit);
     return answer;
   }
 

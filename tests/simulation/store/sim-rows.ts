@@ -43,12 +43,14 @@ export class SimRows {
   readonly rows: MemoryRows;
   readonly mayRewind: boolean;
   readonly #parts: SimRowsParts;
-  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
+  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number; readonly epoch: string }>();
   #step: StoreStep | null = null;
   readonly #exceptions: RewindExceptions;
   #isEmptied = false;
-  /** When each first heard of a lost commit. */
-  #knowers = new Map<Instance, number>();
+  /** The lost commits of which each instance has heard, and when. */
+  #knowers = new Map<Instance, Map<string, number>>();
+  /** When each epoch that is over began. */
+  readonly #begunAt = new Map<string, number>();
   /** The lost commits that a knower must not be able to build on. */
   #rewoundAt: number | null = null;
 
@@ -74,7 +76,8 @@ export class SimRows {
   }
 
   #isRewound(): boolean {
-    for (const knower of [...this.#knowers.keys()]) if (!knower.process.alive) this.#knowers.delete(knower);
+    for (const [knower, ids] of [...this.#knowers])
+      if (!knower.process.alive || ids.size === 0) this.#knowers.delete(knower);
     if (this.#rewoundAt !== null && this.#knowers.size === 0) {
       this.#rewoundAt = null;
       this.#exceptions.unnoticed();
@@ -84,7 +87,7 @@ export class SimRows {
 
   /** `sentAt`: when the instance decided on the commit, and on what it names as seen. */
   commit(step: StoreStep, commit: Commit, sentAt: number): CommitAnswer {
-    const knowsSince = this.#knowers.get(step.by) ?? Number.POSITIVE_INFINITY;
+    const knowsSince = Math.min(...(this.#knowers.get(step.by)?.values() ?? []));
     const isKnower = this.#isRewound() && knowsSince < sentAt && commit.epoch === this.rows.epoch;
     this.#step = step;
     try {
@@ -102,8 +105,8 @@ export class SimRows {
   }
 
   /** The answer to a commit has reached an instance. */
-  acknowledged(by: Instance, id: string): void {
-    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now });
+  acknowledged(by: Instance, { id, epoch }: Pick<Commit, "id" | "epoch">): void {
+    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now, epoch });
   }
 
   /** A failover to a replica that lacks the last `ms`. Returns whether a commit was lost. */
@@ -111,10 +114,14 @@ export class SimRows {
     const lost = this.rows.rewind(ms);
     if (lost.length === 0) return false;
     const { trace, tables, truth } = this.#parts;
+    truth.rewoundAt = truth.now;
+    // An earlier epoch goes on when the begin of a later one is lost.
+    truth.recoveringSince = this.#begunAt.get(this.rows.epoch) ?? truth.recoveringSince;
     for (const id of lost) {
       const known = this.#acknowledged.get(id);
-      if (known?.by.process.alive !== true) continue;
-      this.#knowers.set(known.by, Math.min(known.at, this.#knowers.get(known.by) ?? known.at));
+      // A commit whose epoch was lost with it is in another epoch than the present one.
+      if (known?.by.process.alive !== true || known.epoch !== this.rows.epoch) continue;
+      this.#knowers.set(known.by, (this.#knowers.get(known.by) ?? new Map()).set(id, known.at));
     }
     const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));
     const names = [...this.#knowers.keys()].map(({ name }) => name);
@@ -134,7 +141,9 @@ export class SimRows {
       truth.homes.set(owner, { engine: present, at: truth.now, isSettled: home !== null });
       if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine);
     }
-    // The end of a recovery may be lost as well.
+    // The end of a recovery may be lost as well, and the begin of the wait for it.
+    truth.firstReachedAt.clear();
+    for (const engine of truth.reachable()) truth.firstReachedAt.set(engine, truth.now);
     for (const engine of [...truth.recoveredAt.keys()])
       if (tables.isRecovering(engine)) truth.recoveredAt.delete(engine);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
@@ -151,6 +160,8 @@ export class SimRows {
     const step = this.#step;
     if (step === null) throw new Error("a commit without a step");
     const { audit, tables, trace } = this.#parts;
+    // A request that was long in transit brings a lost commit back.
+    for (const ids of this.#knowers.values()) ids.delete(commit.id);
     if (this.#isRewound())
       for (const [key, body] of commit.writes)
         if (tableOf(key) === "record" && body !== null) this.#exceptions.affect(JSON.parse(body) as SandboxRecord);
@@ -170,6 +181,7 @@ export class SimRows {
   }
 
   #epochBegins(): void {
+    this.#begunAt.set(this.rows.epoch, this.#parts.truth.recoveringSince);
     if (this.#isEmptied) return;
     this.#parts.trace.add("store", "new epoch");
     this.#closeWindow();

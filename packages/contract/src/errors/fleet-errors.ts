@@ -6,6 +6,19 @@ import type { ErrorSpecs } from "./spec.ts";
 /** Why a lease's sandbox is gone. */
 export type LossReason = "crashed" | "destroyed" | "expired" | "session-lost" | "superseded";
 
+/** Why a sandbox ended, as far as its engine knows. `exited`: its own processes ended. */
+export type DeathCause =
+  | "exited"
+  | "out-of-memory"
+  | "disk-limit"
+  | "node-pressure"
+  | "preempted"
+  | "drained"
+  | "node-shutdown"
+  | "node-lost"
+  | "deadline"
+  | "deleted";
+
 /** The counts of a fleet's sandboxes, as far as the store knows. */
 export interface CapacityCounts {
   leased: number;
@@ -46,9 +59,17 @@ export interface FleetErrorDetails {
   create_failed: { backend: string; problem: string };
   isolation_unavailable: { backend: string; problem: string; fix: string };
   engine_unavailable: { engine: string; problem: string; tried: readonly string[]; retryAfterMs: number };
+  /** No node had room until the deadline. `reason` is the scheduler's. */
+  cluster_full: { reason: string; pendingMs: number; retryAfterMs: number };
+  quota_exceeded: { quota: string; problem: string };
+  /** `fix` is the missing rule, ready to paste. */
+  engine_forbidden: { verb: string; resource: string; namespace: string; fix: string };
+  /** `other` names the store that owns the fleet id on this engine. */
+  fleet_conflict: { fleetId: string; other: string };
   image_unavailable: { image: string; problem: string };
   mount_refused: { hostPath: string; sandboxPath: string; problem: string };
-  sandbox_lost: { sandboxId: string; generation: number; reason: LossReason };
+  /** `cause` where the engine has reported one. */
+  sandbox_lost: { sandboxId: string; generation: number; reason: LossReason; cause?: DeathCause };
   sandbox_in_use: { sandboxId: string; holders: readonly string[] };
   sandbox_unreachable: { sandboxId: string; problem: string; retryAfterMs: number };
   sandbox_not_found: { id: string };
@@ -162,6 +183,32 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
       `The ${engine} engine does not answer: ${problem} (tried ${tried.join(", ")}).`,
     remedy: "Start the engine, or name its address in the configuration. Nothing was destroyed.",
   },
+  cluster_full: {
+    status: 503,
+    retryable: true,
+    message: ({ reason, pendingMs }) => `No node had room for the sandbox within ${pendingMs} ms: ${reason}.`,
+    remedy: "Wait for `retryAfterMs`, add nodes, or lower the limits of the blueprint.",
+  },
+  quota_exceeded: {
+    status: 429,
+    retryable: true,
+    message: ({ quota, problem }) => `The quota ${quota} of the engine leaves no room for the sandbox: ${problem}.`,
+    remedy: "End sandboxes that are no longer used, raise the quota, or lower the limits of the blueprint.",
+  },
+  engine_forbidden: {
+    status: 500,
+    retryable: false,
+    message: ({ verb, resource, namespace }) =>
+      `The engine does not allow this process to ${verb} ${resource} in the namespace ${namespace}.`,
+    remedy: "Grant the rule in `fix`. `sandlot doctor` lists every missing permission.",
+  },
+  fleet_conflict: {
+    status: 500,
+    retryable: false,
+    message: ({ fleetId, other }) => `The fleet id ${fleetId} belongs to another store on this engine (${other}).`,
+    remedy:
+      "Use the store that owns the fleet id, or another `fleetId`. Two stores of one fleet would end each other's sandboxes.",
+  },
   image_unavailable: {
     status: 422,
     retryable: false,
@@ -177,8 +224,8 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
   sandbox_lost: {
     status: 410,
     retryable: true,
-    message: ({ sandboxId, generation, reason }) =>
-      `Sandbox ${sandboxId} (generation ${generation}) is gone: ${reason}.`,
+    message: ({ sandboxId, generation, reason, cause }) =>
+      `Sandbox ${sandboxId} (generation ${generation}) is gone: ${reason}${cause === undefined ? "" : ` (${cause})`}.`,
     remedy: "Acquire again: the workspace is kept, processes and temporary files are not.",
   },
   sandbox_in_use: {

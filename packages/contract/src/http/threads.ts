@@ -26,6 +26,12 @@ export const threadListSchema = z
   .object({
     threads: z.array(threadSummarySchema),
     next: z.string().nullable().describe("Ask again with `after` for more; null when these were the last."),
+    unlisted: z
+      .array(z.object({ engine: z.string(), gateways: z.array(z.string()) }))
+      .default([])
+      .describe(
+        "Engines of other hosts. Threads there that have files and no sandbox are not listed: ask these gateways.",
+      ),
   })
   .meta({ id: "ThreadList" });
 

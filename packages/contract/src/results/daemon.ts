@@ -23,12 +23,25 @@ export const readyLineSchema = z.object({
 
 export type ReadyLine = Immutable<z.infer<typeof readyLineSchema>>;
 
+/** How the daemon found that its canary cannot be reached. */
+const canaryReportSchema = z.object({
+  /** Connections that got through before. */
+  reachedCount: bytes,
+  /** The code of the last attempt's error; `TIMEOUT` when there was no answer. */
+  refusedBy: z.string().max(64),
+  durationMs: z.number().nonnegative(),
+});
+
+export type CanaryReport = Immutable<z.infer<typeof canaryReportSchema>>;
+
 export const holdGreetingSchema = z.object({
   pid: z.int(),
   generation: z.int(),
   /** Identifies one run of the daemon: after a restart, earlier execs are gone. */
   run: z.string(),
   protocol,
+  /** What the canary of the configuration showed, if there was one. */
+  canary: canaryReportSchema.nullish().catch(null),
 });
 
 export type HoldGreeting = Immutable<z.infer<typeof holdGreetingSchema>>;

@@ -24,7 +24,17 @@
  */
 
 import type { Duplex } from "node:stream";
-import type { EngineRef, Generation, LimitKind, Sandbox, SandboxId, ThreadId, Token, UserId } from "@sandlot/contract";
+import type {
+  DeathCause,
+  EngineRef,
+  Generation,
+  LimitKind,
+  Sandbox,
+  SandboxId,
+  ThreadId,
+  Token,
+  UserId,
+} from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
 import type { HostWorkspaces } from "./host-workspaces.ts";
@@ -43,6 +53,8 @@ export type Capability =
   /** Every sandbox has its own account on the host, with its own share of the kernel's resources per account. */
   | "own-account"
   | "pause"
+  /** A thread's files can be read and written without a sandbox (`hostWorkspaces`). */
+  | "workspace-files"
   | "sessions"
   | "terminal"
   | "watch"
@@ -56,6 +68,8 @@ export interface Backend {
    */
   readonly engineId: string;
   readonly capabilities: ReadonlySet<Capability>;
+  /** The limits that it can set, beside the capability `limits`. Absent: all of them. */
+  readonly limits?: ReadonlySet<keyof Blueprint["limits"]>;
   /** Makes a sandbox and resolves when its daemon has responded with this token and generation. */
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created>;
   /** Opens the one connection a holder keeps. Rejects with `sandbox_lost` (dead), `sandbox_unreachable` (unknown) or `stale_generation`. */
@@ -78,6 +92,13 @@ export interface Backend {
   readonly endsUnrenewed?: boolean;
   /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */
   readonly programFolders?: readonly string[];
+  /** What keeps a stop of this sandbox waiting, in a sentence or two for a person. `null`: nothing that is known. */
+  explain?(ref: EngineRef, signal: AbortSignal): Promise<string | null>;
+  /**
+   * An administrator's word that nothing of this sandbox runs any more, where the engine can no longer tell. `by` names
+   * the person for the audit log. Afterwards the sandbox is dead.
+   */
+  confirmDead?(ref: EngineRef, by: string, signal: AbortSignal): Promise<void>;
   /** Disconnects from the engine. Sandboxes stay. */
   close(): Promise<void>;
 }
@@ -101,6 +122,11 @@ export interface CreateSpec extends Credentials {
   readonly blueprint: Blueprint;
   /** The marker of a thread's sandbox; `null` makes a blank, which gets an empty slot. */
   readonly marker: Marker | null;
+  /**
+   * Whether the sandbox may still run. A backend that makes an object before it runs calls this once in between, and
+   * removes the object when the answer is `false`: a maker that was paused for long may have been replaced. Absent: it may.
+   */
+  readonly mayRun?: () => Promise<boolean>;
 }
 
 export interface Created {
@@ -135,7 +161,8 @@ export interface EngineObject {
 
 /** Events of an engine. Those that a fleet emits as well have the names of `FleetEvent`, and are forwarded. */
 export type EngineEvent =
-  | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId }
+  /** `cause` where the engine knows it. */
+  | { readonly type: "died"; readonly ref: EngineRef; readonly sandboxId: SandboxId; readonly cause?: DeathCause }
   /** The network policy refused a connection of a sandbox. */
   | {
       readonly type: "egress-refused";

@@ -6,6 +6,18 @@
 import { createHash } from "node:crypto";
 import { type BlueprintHash, type HomeMode, KEPT_HOME, TEMPORARY_HOME } from "@sandlot/contract";
 import type { AllowRule, BoundSecret } from "./network/policy.ts";
+import type { PodSettings } from "./pod-settings.ts";
+
+/** A directory that sandboxes see: one of the host, or a volume that the engine knows by this name. */
+export type BlueprintMount = {
+  readonly sandboxPath: string;
+  readonly readOnly: boolean;
+  /** May take a place of Sandlot's own: `/mnt/acp-workspace`, or one below `/mnt/skills`. */
+  readonly replaces?: boolean | undefined;
+} & (
+  | { readonly hostPath: string; readonly volume?: undefined }
+  | { readonly volume: string; readonly hostPath?: undefined }
+);
 
 export interface Blueprint {
   /** The image, for an engine that has images. */
@@ -24,13 +36,9 @@ export interface Blueprint {
     readonly diskBytes?: number | undefined;
     readonly filesMax?: number | undefined;
   };
-  readonly mounts: readonly {
-    readonly hostPath: string;
-    readonly sandboxPath: string;
-    readonly readOnly: boolean;
-    /** May take a place of Sandlot's own: `/mnt/acp-workspace`, or one below `/mnt/skills`. */
-    readonly replaces?: boolean | undefined;
-  }[];
+  readonly mounts: readonly BlueprintMount[];
+  /** Where and how a pod is scheduled, for an engine that has pods. */
+  readonly pod?: PodSettings | undefined;
   readonly network: {
     readonly mode: "none" | "allowlist" | "open";
     readonly allow: readonly AllowRule[];

@@ -33,6 +33,10 @@ export interface BackendEntry<Completed = unknown, Section = unknown> {
   blueprintKey(section: Section): string;
   /** Whether sandboxes can be limited. Then blueprints have default limits. */
   canLimit(section: Section): boolean;
+  /** The names that a blueprint's mounts may use as `volume`. Absent: the engine has no volumes. */
+  volumes?(section: Section): readonly string[];
+  /** Whether sandboxes are pods, so that blueprints may have `pod`. */
+  readonly hasPods?: boolean;
   /** The experimental features in these settings, in a sentence each. */
   experimental(section: Section): readonly string[];
   /** Rejects with `engine_unavailable` when the engine cannot be reached, and leaves nothing half-made. */
@@ -56,6 +60,8 @@ export interface FleetFacts {
   /** When a sandbox that no process renews ends itself. 0: this process renews none. */
   readonly orphanTimeoutMs: number;
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  /** Names the fleet's store, without its credentials. Absent where no store is open. */
+  readonly storeName?: string;
   /** The ids that sandboxes of a root fleet run as; `null`: a range that no other home has. */
   readonly accountIds: { readonly first: number; readonly count: number } | null;
 }

@@ -41,7 +41,7 @@ export interface OpenFile {
   close(): Promise<void>;
 }
 
-/** Workspaces on this host's disk, from a backend that has them. */
+/** Workspaces on this host's disk, or on a volume that it mounts, from a backend that has them. */
 export interface HostWorkspaces {
   /**
    * Runs `use` with the thread's files, in their present place, without making a sandbox. The signal ends a wait before
@@ -72,8 +72,15 @@ export interface HostWorkspaces {
     to: WorkspaceKey,
     limits?: { readonly maxBytes: number; readonly maxFiles: number },
   ): Promise<BranchOutcome>;
-  /** The path of the workspace, for measuring; valid until it is closed. `null`: there is none yet. */
-  place?(key: WorkspaceKey): Promise<{ readonly path: string; close(): void } | null>;
+  /** What the workspace takes on its disk; a walk ends after `maxFiles`. `null`: there is no workspace yet. */
+  measure?(key: WorkspaceKey, maxFiles: number): Promise<WorkspaceUsage | null>;
+}
+
+/** `complete` is false when something could not be measured, or there are more files than the walk may count. */
+export interface WorkspaceUsage {
+  readonly bytes: number;
+  readonly files: number;
+  readonly complete: boolean;
 }
 
 export interface BranchOutcome {

@@ -4,8 +4,15 @@
  */
 
 import { DOCKER } from "./docker/entry.ts";
+import { KUBERNETES } from "./kubernetes/entry.ts";
 import { LOCAL } from "./local/entry.ts";
 import { MEMORY } from "./memory/entry.ts";
 import { REMOTE } from "./remote/entry.ts";
 
-export const BACKENDS = { local: LOCAL, docker: DOCKER, remote: REMOTE, memory: MEMORY } as const;
+export const BACKENDS = {
+  local: LOCAL,
+  docker: DOCKER,
+  kubernetes: KUBERNETES,
+  remote: REMOTE,
+  memory: MEMORY,
+} as const;

@@ -4,7 +4,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import type { Capability } from "../backend/backend.ts";
+import type { Backend, Capability } from "../backend/backend.ts";
 import type { Blueprint } from "../backend/blueprint.ts";
 import type { NamedBlueprint } from "./settings.ts";
 
@@ -27,8 +27,13 @@ export function requireCapabilities(
   { name, blueprint }: Pick<NamedBlueprint, "name" | "blueprint">,
   backend: string,
   capabilities: ReadonlySet<Capability>,
+  limits?: Backend["limits"],
 ): void {
   const missing = neededCapabilities(blueprint).find((capability) => !capabilities.has(capability));
-  if (missing === undefined) return;
-  throw new SandlotError("capability_missing", { backend, capability: missing, neededBy: `blueprint ${name}` });
+  const unlimited = Object.entries(blueprint.limits)
+    .filter(([limit, value]) => value !== undefined && limits?.has(limit as keyof Blueprint["limits"]) === false)
+    .map(([limit]) => `limits.${limit}`)[0];
+  const capability = missing ?? unlimited;
+  if (capability === undefined) return;
+  throw new SandlotError("capability_missing", { backend, capability, neededBy: `blueprint ${name}` });
 }

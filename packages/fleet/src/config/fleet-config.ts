@@ -292,6 +292,8 @@ interface FleetConfigBlueprints {
   readonly limits?: FleetConfigBlueprintsLimits | undefined;
   /** Host directories that sandboxes see. */
   readonly mounts?: readonly FleetConfigBlueprintsMounts[] | undefined;
+  /** Where and how its pods are scheduled, for the kubernetes backend. */
+  readonly pod?: FleetConfigBlueprintsPod | undefined;
   /** What sandboxes can reach. */
   readonly network?: FleetConfigBlueprintsNetwork | undefined;
 }
@@ -321,11 +323,37 @@ interface FleetConfigBlueprintsLimits {
 /** A host directory that sandboxes see. */
 interface FleetConfigBlueprintsMounts {
   /** An absolute path on the host. */
-  readonly hostPath: string;
+  readonly hostPath?: string | undefined;
+  /** In place of `hostPath`: the name of a volume that the backend's section defines. */
+  readonly volume?: string | undefined;
   /** An absolute path inside the sandbox. */
   readonly sandboxPath: string;
   /** Whether the sandbox may only read it. Default: `true`. */
   readonly readOnly?: boolean | undefined;
+}
+
+/** Where and how its pods are scheduled, for the kubernetes backend. */
+interface FleetConfigBlueprintsPod {
+  /** Labels that a node must have. */
+  readonly nodeSelector?: { readonly [name: string]: string } | undefined;
+  /** Taints of nodes that its pods accept, as in a pod. */
+  readonly tolerations?: readonly ({ readonly [name: string]: unknown })[] | undefined;
+  /** Affinity and anti-affinity, as in a pod. */
+  readonly affinity?: { readonly [name: string]: unknown } | undefined;
+  /** How pods spread over nodes, as in a pod. */
+  readonly topologySpreadConstraints?: readonly ({ readonly [name: string]: unknown })[] | undefined;
+  /** The priority class. Default: `kubernetes.priorityClassName`. */
+  readonly priorityClassName?: string | undefined;
+  /** Another scheduler than the cluster's default. */
+  readonly schedulerName?: string | undefined;
+  /** Secrets of the namespace for pulling the image. */
+  readonly imagePullSecrets?: readonly string[] | undefined;
+  /** Resources such as `nvidia.com/gpu: "1"`, set as request and as limit. */
+  readonly extendedResources?: { readonly [name: string]: string } | undefined;
+  /** The SELinux level, such as `s0:c1,c2`. */
+  readonly seLinuxLevel?: string | undefined;
+  /** Further labels of its pods. None may begin with `sandlot.dev/`. */
+  readonly labels?: { readonly [name: string]: string } | undefined;
 }
 
 /** What sandboxes can reach. */

@@ -7,7 +7,7 @@
  * read, never changed.
  */
 
-import { type Blueprint, hashBlueprint } from "../backend/blueprint.ts";
+import { type Blueprint, type BlueprintMount, hashBlueprint } from "../backend/blueprint.ts";
 import type { BoundSecret } from "../backend/network/policy.ts";
 import { type Machine, resolveLimits, thisMachine, withoutGaps } from "./default-limits.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
@@ -34,7 +34,10 @@ export function resolveSettings(
   const backend = backendEntry(registry, completed.backend);
   const section = sectionOf(sections, backend);
   const machine = backend.canLimit(section) ? machineAt(places.home) : null;
-  const blueprints = resolveBlueprints(completed, backend.blueprintKey(section), machine, environment, problems);
+  const volumes = backend.volumes?.(section) ?? null;
+  const blueprintKey = backend.blueprintKey(section);
+  const blueprints = resolveBlueprints(completed, blueprintKey, volumes, machine, environment, problems);
+  if (backend.hasPods !== true) problems.push(...podProblems(completed));
   const skillsPath = completed.skills?.hostPath ?? null;
   const wrongSkills = skillsPath === null ? undefined : pathProblem(skillsPath, environment);
   if (wrongSkills !== undefined) problems.push({ ...wrongSkills, path: "skills.hostPath" });
@@ -72,6 +75,7 @@ function completeConfig(config: unknown, registry: Registry): CompletedConfig {
 function resolveBlueprints(
   completed: CompletedConfig,
   engine: string,
+  volumes: readonly string[] | null,
   machine: Machine | null,
   environment: Environment,
   problems: Problem[],
@@ -82,13 +86,9 @@ function resolveBlueprints(
   };
   return dictionary(
     Object.entries(configured).map(([name, given]) => {
-      for (const [index, { hostPath }] of given.mounts.entries()) {
-        const wrong = pathProblem(hostPath, environment);
-        if (wrong !== undefined)
-          problems.push({ ...wrong, path: showPath(["blueprints", name, "mounts", index, "hostPath"]) });
-      }
       const blueprint: Blueprint = {
         ...given,
+        mounts: resolveMounts(name, given.mounts, volumes, environment, problems),
         limits: resolveLimits(given.limits, machine),
         environment: resolveVariables(name, given.environment, environment, problems),
         network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
@@ -108,6 +108,45 @@ const BARE_BLUEPRINT: CompletedBlueprint = {
   mounts: [],
   network: { mode: "none", allow: [], secrets: [] },
 };
+
+/** `volumes`: the names that the backend knows; `null` where it has none. */
+function resolveMounts(
+  blueprint: string,
+  mounts: CompletedBlueprint["mounts"],
+  volumes: readonly string[] | null,
+  environment: Environment,
+  problems: Problem[],
+): readonly BlueprintMount[] {
+  return mounts.flatMap(({ hostPath, volume, sandboxPath, readOnly }, index): BlueprintMount[] => {
+    const at = (...path: string[]) => showPath(["blueprints", blueprint, "mounts", index, ...path]);
+    if (hostPath !== undefined && volume === undefined) {
+      const wrong = pathProblem(hostPath, environment);
+      if (wrong !== undefined) problems.push({ ...wrong, path: at("hostPath") });
+      return [{ hostPath, sandboxPath, readOnly }];
+    }
+    if (volume !== undefined && hostPath === undefined) {
+      if (volumes?.includes(volume) !== true) problems.push({ path: at("volume"), problem: unknownVolume(volumes) });
+      return [{ volume, sandboxPath, readOnly }];
+    }
+    problems.push({ path: at(), problem: "must have `hostPath` or `volume`, and only one of them" });
+    return [];
+  });
+}
+
+function unknownVolume(volumes: readonly string[] | null): string {
+  if (volumes === null) return "means nothing here: this backend has no volumes; use `hostPath`";
+  const known = volumes.length === 0 ? "there are none" : `configured are ${volumes.join(", ")}`;
+  return `names a volume that the backend's section does not define; ${known}`;
+}
+
+function podProblems({ backend, blueprints }: CompletedConfig): Problem[] {
+  return Object.entries(blueprints)
+    .filter(([, { pod }]) => pod !== undefined)
+    .map(([name]) => ({
+      path: showPath(["blueprints", name, "pod"]),
+      problem: `means nothing with backend ${backend}, which has no pods; remove it`,
+    }));
+}
 
 function resolveSecrets(
   blueprint: string,

@@ -14,6 +14,7 @@ import { ENV_NAME_PATTERN, HOME_MODES, USER_ID_PATTERN } from "@sandlot/contract
 import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
+import { podSettingsSchema } from "../backend/pod-settings.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
@@ -77,7 +78,12 @@ const limitsSchema = z
 
 const mountSchema = z
   .strictObject({
-    hostPath: z.string().min(1, "must not be empty").describe("An absolute path on the host."),
+    hostPath: z.string().min(1, "must not be empty").optional().describe("An absolute path on the host."),
+    volume: z
+      .string()
+      .min(1, "must not be empty")
+      .optional()
+      .describe("In place of `hostPath`: the name of a volume that the backend's section defines."),
     sandboxPath: z.string().min(1, "must not be empty").describe("An absolute path inside the sandbox."),
     readOnly: z.boolean().default(DEFAULTS.mount.readOnly).describe("Whether the sandbox may only read it."),
   })
@@ -198,6 +204,7 @@ const blueprintSchema = z
           `"${UNLIMITED}" is no limit.`,
       ),
     mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
+    pod: podSettingsSchema.optional(),
     network: networkSchema,
   })
   .describe("What a sandbox is made from.");

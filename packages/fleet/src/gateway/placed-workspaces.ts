@@ -5,8 +5,9 @@
  * see the file.
  *
  * Invariants
- * - Files of a thread are used on this disk only while its sandbox's record names this host's engine.
- * - A thread that has no record gets one first, with a lease: that settles it on an engine, here if it is new. One that
+ * - Files of a thread are used on this disk only if the store says that the thread lives on this host's engine. It then
+ *   stays there, with or without a sandbox, until it is purged.
+ * - A thread that lives nowhere yet gets a sandbox first, with a lease: that settles it, here if it is new. One that
  *   lives elsewhere is refused with `thread_elsewhere`, which names the gateways to ask, before anything is read.
  * - A caller that goes away while the thread is settled leaves no place in the fleet's queue.
  */
@@ -21,7 +22,7 @@ export function placedWorkspaces(
   threads: ThreadUse,
 ): HostWorkspaces {
   const isHere = async ({ user, thread }: WorkspaceKey) => (await fleet.locate({ user, thread })) === "here";
-  const { openFile, writeFile, place } = host;
+  const { openFile, writeFile, measure } = host;
   return {
     async use<T>(key: WorkspaceKey, use: (files: WorkspaceFiles) => Promise<T>, signal?: AbortSignal): Promise<T> {
       if (await isHere(key)) return host.use(key, use, signal);
@@ -38,7 +39,9 @@ export function placedWorkspaces(
       writeFile: async (key, path, content, options) =>
         (await isHere(key)) ? writeFile.call(host, key, path, content, options) : null,
     }),
-    ...(place && { place: async (key) => ((await isHere(key)) ? place.call(host, key) : null) }),
+    ...(measure && {
+      measure: async (key, maxFiles) => ((await isHere(key)) ? measure.call(host, key, maxFiles) : null),
+    }),
     // A copy on this disk would belong to no engine: branching goes through sandboxes.
   };
 }

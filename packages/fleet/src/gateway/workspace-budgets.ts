@@ -13,7 +13,7 @@
 import { type FileStat, type SandboxSummary, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
 import type { Settings } from "../config/settings.ts";
-import { type DiskUsage, measureTree } from "../host/limits/disk/measure.ts";
+import type { WorkspaceUsage } from "../backend/host-workspaces.ts";
 import type { ThreadKey } from "./thread-use.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "./workspace-access.ts";
 
@@ -108,19 +108,12 @@ class Budgets {
     const { find, limitsOf } = this.#parts;
     const limits = limitsOf((await find(key))?.blueprint ?? DEFAULT_BLUEPRINT);
     if (limits === null) return null;
-    const place = (await this.#host.place?.(key)) ?? null;
-    if (place === null) return new Rest(limits, EMPTY);
-    try {
-      // The dot resolves the descriptor's own link, which would not be followed otherwise.
-      return new Rest(limits, await measureTree(`${place.path}/.`, limits.maxFiles));
-    } finally {
-      place.close();
-    }
+    return new Rest(limits, (await this.#host.measure?.(key, limits.maxFiles)) ?? EMPTY);
   }
 }
 
 /** The content of a new workspace. */
-const EMPTY: DiskUsage = {
+const EMPTY: WorkspaceUsage = {
   bytes: WORKSPACE_DIRECTORIES.length * 4_096,
   files: WORKSPACE_DIRECTORIES.length,
   complete: true,
@@ -130,7 +123,7 @@ class Rest {
   #bytes: number;
   #files: number;
 
-  constructor({ maxBytes, maxFiles }: DiskLimits, { bytes, files, complete }: DiskUsage) {
+  constructor({ maxBytes, maxFiles }: DiskLimits, { bytes, files, complete }: WorkspaceUsage) {
     this.#bytes = complete ? maxBytes - bytes : 0;
     this.#files = complete ? maxFiles - files : 0;
   }

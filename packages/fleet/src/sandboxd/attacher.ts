@@ -11,7 +11,14 @@
  * - The backend's close closes all open attachments.
  */
 
-import { type EngineRef, isSandlotError, type Sandbox, type SandboxId, SandlotError } from "@sandlot/contract";
+import {
+  type EngineRef,
+  isSandlotError,
+  type RebindExpectation,
+  type Sandbox,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
 import type { Attachment, CreateSpec, Credentials, Target } from "../backend/backend.ts";
 import type { Liveness, World } from "../world/world.ts";
 import type { KnownCredentials } from "./credentials.ts";
@@ -33,6 +40,8 @@ export interface Way {
   around?<T>(call: () => Promise<T>): Promise<T>;
   open?(): Promise<Attachment>;
   bind?(): Promise<void>;
+  /** For a rebind: the file by which the daemon knows that the workspace has arrived. Late is `wait_timeout`. */
+  readonly expect?: RebindExpectation;
 }
 
 /** The parts of a sandbox that reaching it needs. */
@@ -68,8 +77,8 @@ export class Attacher {
     const bind = async () => {
       const before = credentials.target(name, target.sandboxId, from);
       const after = credentials.target(name, target.sandboxId, target);
-      const ahead = this.#standby.take(name);
-      this.#standby.bound(name, target, await DaemonAttachment.rebind(before, after, world, signal, ahead));
+      const options = { pool: this.#standby.take(name), expect: way.expect };
+      this.#standby.bound(name, target, await DaemonAttachment.rebind(before, after, world, signal, options));
     };
     await this.reach(name, target, () => onWay(way, () => way.bind?.() ?? bind()));
     credentials.note(name, target);

@@ -17,11 +17,11 @@
  * - A request with deadlines ends by them: one until the response begins, one from there to its end, however slowly it comes.
  */
 
-import { Agent } from "node:http";
-import { connect, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { SandlotError } from "@sandlot/contract";
 import { systemTimer } from "../world/system-world.ts";
 import type { Timer, World } from "../world/world.ts";
+import { type DaemonAddress, DaemonAgent, dial } from "./dial.ts";
 import {
   type OpenStream,
   type Parsed,
@@ -29,8 +29,6 @@ import {
   ResponseParser,
   UnexpectedResponse,
 } from "./response-parser.ts";
-
-export type DaemonAddress = { readonly path: string } | { readonly host: string; readonly port: number };
 
 export interface PoolRequest {
   /** The lines of the head and the empty line behind them, ready to send. */
@@ -87,7 +85,7 @@ const PROBE_AFTER_MS = 30_000;
 const ONE_PIECE_MAX_BYTES = 16 * 1024;
 
 export class ConnectionPool {
-  readonly agent: Agent;
+  readonly agent: DaemonAgent;
   readonly timer: World["timer"];
   readonly #idleMax: number;
   /** The connection used last is used next. */
@@ -96,7 +94,7 @@ export class ConnectionPool {
 
   constructor({ idleMax = IDLE_MAX, timer = systemTimer }: ConnectionPoolOptions = {}) {
     this.timer = timer;
-    this.agent = new Agent({ keepAlive: idleMax > 0, maxFreeSockets: idleMax, scheduling: "lifo" });
+    this.agent = new DaemonAgent(idleMax, timer);
     this.#idleMax = idleMax;
   }
 
@@ -133,8 +131,7 @@ export class ConnectionPool {
   }
 
   #open(address: DaemonAddress): PooledConnection {
-    const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
-    const connection: PooledConnection = new PooledConnection(socket, this.timer, {
+    const connection: PooledConnection = new PooledConnection(dial(address, this.timer), this.timer, {
       onIdle: () => {
         if (this.#idle.length >= this.#idleMax) connection.close();
         else this.#idle.push(connection);

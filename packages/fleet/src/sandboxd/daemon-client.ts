@@ -7,6 +7,7 @@ import {
   type DaemonActivity,
   daemonActivitySchema,
   isSandlotError,
+  type RebindExpectation,
   renewReplySchema,
   SandlotError,
 } from "@sandlot/contract";
@@ -21,6 +22,13 @@ const RETRY_AFTER_MS = 500;
 
 /** The timers that end a call without a response; by default the machine's. */
 export type Deadlines = Pick<World, "timer">;
+
+export interface RebindOptions {
+  /** Connections to the daemon. The attachment owns them. */
+  readonly pool?: ConnectionPool | undefined;
+  /** The file that the daemon has to see first. Without it in time the rebind is `wait_timeout`, and changes nothing. */
+  readonly expect?: RebindExpectation | undefined;
+}
 
 /** An open hold on a sandbox, with the view that tool code gets. */
 export class DaemonAttachment {
@@ -61,11 +69,11 @@ export class DaemonAttachment {
     to: DaemonTarget,
     world: World,
     signal?: AbortSignal,
-    pool: ConnectionPool = new ConnectionPool({ timer: world.timer }),
+    { pool = new ConnectionPool({ timer: world.timer }), expect }: RebindOptions = {},
   ): Promise<DaemonAttachment> {
     const wire = new Wire(to, pool);
     const { generation, token } = to;
-    const body = Buffer.from(JSON.stringify({ generation, token, hold: true }));
+    const body = Buffer.from(JSON.stringify({ generation, token, hold: true, expect }));
     const call = {
       method: "POST",
       path: "/sandlot/rebind",

@@ -8,14 +8,14 @@
  */
 
 import { type ClientRequest, type IncomingMessage, type RequestOptions, request } from "node:http";
-import { connect } from "node:net";
 import type { Duplex } from "node:stream";
 import { DAEMON_HEADERS, SandlotError, SOCKET_PATH_MAX_BYTES, TUNNEL_PROTOCOL } from "@sandlot/contract";
 import type { z } from "zod";
 import { DAEMON_LIMITS, type DaemonPath, PATIENCE_MS, type ReplyLimit, STREAM_LIMITS } from "../untrusted/limits.ts";
 import { readInParts, socketInParts } from "../untrusted/small-reads.ts";
 import type { Timer } from "../world/world.ts";
-import { ConnectionLost, ConnectionPool, type DaemonAddress, type PoolRequest } from "./connection-pool.ts";
+import { ConnectionLost, ConnectionPool, type PoolRequest } from "./connection-pool.ts";
+import { type DaemonAddress, dial } from "./dial.ts";
 import { errorOf, parseReply } from "./replies.ts";
 import type { OpenStream } from "./response-parser.ts";
 
@@ -67,11 +67,8 @@ export class Wire {
       [DAEMON_HEADERS.generation]: String(target.generation),
       [DAEMON_HEADERS.token]: target.token,
     };
-    this.#where = {
-      ...("path" in address ? { socketPath: address.path } : { host: address.host, port: address.port }),
-      agent: pool.agent,
-      headers,
-    };
+    // The agent connects to `daemon`; the name of the host is nothing but text.
+    this.#where = { host: "sandbox", agent: pool.agent, headers, ...{ daemon: address } };
     this.#head = ["Host: sandbox", ...Object.entries(headers).map(([name, value]) => headerLine(name, value)), ""].join(
       CRLF,
     );
@@ -123,7 +120,7 @@ export class Wire {
       url: `ws://sandbox${path}${search(query)}`,
       headers: this.#where.headers as Record<string, string>,
       createConnection: () => {
-        const socket = "path" in address ? connect(address.path) : connect(address.port, address.host);
+        const socket = dial(address, this.#pool.timer);
         // An abandoned handshake leaves no other listener for errors.
         socket.on("error", () => {});
         socketInParts(socket);
@@ -143,7 +140,9 @@ export class Wire {
     return new Promise((resolve, reject) => {
       const headers = { ...this.#where.headers, connection: "Upgrade", upgrade: TUNNEL_PROTOCOL };
       const target = { path: path + search(query), headers };
-      const outgoing = request({ ...this.#where, agent: false, method: "GET", ...target });
+      const { agent: _, ...where } = this.#where;
+      const createConnection = () => dial(this.target.address, this.#pool.timer);
+      const outgoing = request({ ...where, createConnection, method: "GET", ...target });
       const settled = this.#bound(outgoing, STREAM_LIMITS.upgradeMs, signal, reject);
       outgoing.once("upgrade", (_response, socket, head) => {
         settled();

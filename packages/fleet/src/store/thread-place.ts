@@ -12,6 +12,8 @@ export interface LocateRequest {
 export interface ThreadPlace extends StoreMeta {
   /** `null`: the thread is on one of these engines, or may begin on one. */
   readonly elsewhere: Elsewhere | null;
+  /** It is on one of these engines, with or without a sandbox: until it is purged it begins on no other. */
+  readonly isSettled: boolean;
 }
 
 /** A thread's engine that the caller does not reach. */

@@ -49,6 +49,25 @@ describe("the settings of a PostgreSQL store", () => {
     );
   });
 
+  it("refuse several hosts, and say what to name instead", () => {
+    const several =
+      /names several hosts, and a gateway connects to one; give one name that always leads to the primary/;
+    for (const url of [
+      "postgres://user@one.example:5432,two.example:5433/db",
+      "postgres://one.example,two.example/db?sslmode=require",
+      "postgresql://user@/db?host=one.example,two.example",
+      "postgresql://user@one.example/db?host=one.example&host=two.example",
+    ]) {
+      const found = problems({ type: "postgres", url });
+      expect(found).toEqual([expect.stringMatching(several)]);
+      expect(found[0]).toMatch(/^store\.url /);
+    }
+    expect(problems({ ...WHO, host: "one.example,two.example" })).toEqual([
+      expect.stringMatching(/^store\.host names/),
+    ]);
+    expect(problems({ type: "postgres", url: "postgres://user@one.example/db,2" })).toEqual([]);
+  });
+
   it("refuse a password in a URL without showing it", () => {
     for (const url of ["postgres://user:s3cret@host/db", "postgres://user@host/db?password=s3cret"]) {
       const [problem, ...others] = problems({ type: "postgres", url });

@@ -11,6 +11,7 @@ import { ENTRIES_MAX } from "../../src/store/entries.ts";
 import { MemoryEntries } from "../../src/store/memory/memory-entries.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 
+const URLS_MAX = 64;
 const USER_URLS_MAX = 256;
 const SWEEP_MAX = 100;
 const TTL_MS = 60_000;
@@ -27,7 +28,8 @@ const threadOf = (user: string, number: number) => ({ user, thread: `t${number}`
 async function open() {
   const entries = new MemoryEntries();
   const world = systemWorld();
-  const links = await AioLinks.open(home, await PreviewLinks.open(home, world, entries), world, entries);
+  const gateway = async () => AioLinks.open(home, await PreviewLinks.open(home, world, entries), world, entries);
+  const [links, other] = [await gateway(), await gateway()];
   const count = async () => (await entries.list("aio/")).length;
   const plant = async (number: number, user: string, expiresAt: number) => {
     const body = JSON.stringify({ user, thread: "t", keyId: "k", hash: "0".repeat(64) });
@@ -35,7 +37,7 @@ async function open() {
     for (let index = 0; index < number; index += 1)
       await entries.put(`aio/${"f".repeat(24)}${expiry}${index.toString(16).padStart(12, "0")}`, body, null);
   };
-  return { links, entries, count, plant };
+  return { links, other, entries, count, plant };
 }
 
 describe("AIO URLs in a shared store", () => {
@@ -48,6 +50,18 @@ describe("AIO URLs in a shared store", () => {
     expect(await count()).toBe(USER_URLS_MAX + 1);
     expect(await links.revoke(threadOf("alice", 0))).toBe(1);
     await links.create(threadOf("alice", 1), "k", TTL_MS);
+  });
+
+  it("requests that create URLs at once, at two gateways, stay within the limit of a thread", async () => {
+    const { links, other, count } = await open();
+    const asked = Array.from({ length: 3 * URLS_MAX }, (_, number) =>
+      (number % 2 === 0 ? links : other).create(threadOf("alice", 0), "k", TTL_MS),
+    );
+    const made = (await Promise.allSettled(asked)).filter(({ status }) => status === "fulfilled");
+    expect(await count()).toBe(made.length);
+    expect(made.length).toBeLessThanOrEqual(URLS_MAX);
+    // Gateways that go over the limit together take back one too many each, at most.
+    expect(made.length).toBeGreaterThanOrEqual(URLS_MAX - 2);
   });
 
   it("all users together leave half of the entries free", async () => {

@@ -46,7 +46,7 @@ async function follow(answer: Answer, options: FollowOptions = {}) {
   const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const log = new EventLog(new EventBus(world, "i-own" as never), world);
   const credential = await PeerCredential.open(new MemoryEntries());
-  const alive = [{ instance: "i-peer" as never, address, engines: [] }];
+  const alive = [{ instance: "i-peer" as never, address, engines: [], otherEngines: [] }];
   const events = new PeerEvents({ world, log, credential, ownAddress, heartbeatMs, peers: async () => [...alive] });
   const reading = events.read();
   const items: LogItem[] = [];

@@ -31,6 +31,11 @@ const form = () => {
   return data;
 };
 
+interface ThreadListing {
+  readonly threads: readonly { readonly thread: string }[];
+  readonly unlisted: unknown;
+}
+
 /** Echoes, as a server inside a sandbox. */
 let echo: Server;
 let port = 0;
@@ -151,6 +156,28 @@ describe("a thread on an engine that this gateway does not reach", () => {
     });
     expect(error).toMatchObject({ code: "engine_unreachable", details: { engine: a.engine } });
     expect((await b.fleet.list()).map(({ sandboxId, generation }) => ({ sandboxId, generation }))).toEqual(before);
+  });
+
+  it("is not listed when it has files only, and the list names the gateway that knows them", async () => {
+    const { a, b, atA, atB } = await open();
+    await exec(atA, "t1");
+    const there = await atB.ask<ThreadListing>(200, "GET", "/v1/threads");
+    expect(there.threads.map(({ thread }) => thread)).toEqual(["t1"]);
+    expect(there.unlisted).toEqual([{ engine: a.engine, gateways: [a.gateway.url] }]);
+    expect((await atA.ask<ThreadListing>(200, "GET", "/v1/threads")).unlisted).toEqual([
+      { engine: b.engine, gateways: [b.gateway.url] },
+    ]);
+  });
+
+  it("takes an upload to a thread that is settled here, and starts no sandbox for it", async () => {
+    const disk = new Map<string, string>();
+    const { b, atB } = await open({ hostWorkspaces: (host) => fakeDisk(host === "b" ? disk : new Map()) });
+    await exec(atB, "t1");
+    await atB.ask(200, "POST", "/v1/threads/t1/stop", {});
+    expect(await b.fleet.list()).toEqual([]);
+    await atB.ask(200, "POST", "/v1/threads/t1/uploads", { body: form() });
+    expect([...disk]).toEqual([["t1/mnt/user-data/uploads/a.txt", "uploaded"]]);
+    expect(await b.fleet.list()).toEqual([]);
   });
 
   it("keeps an upload that came first: the gateway that took it has the thread from then on", async () => {

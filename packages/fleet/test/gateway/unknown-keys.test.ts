@@ -41,6 +41,16 @@ class HeldEntries extends MemoryEntries {
   }
 }
 
+/** Entries that count lists of keys. */
+class ListedEntries extends MemoryEntries {
+  lists = 0;
+
+  override async list(prefix: string) {
+    if (prefix.startsWith("key/")) this.lists += 1;
+    return super.list(prefix);
+  }
+}
+
 const outcomeOf = (asked: Promise<unknown>) =>
   asked.then(
     (found) => (found === null ? "unknown" : "valid"),
@@ -104,6 +114,25 @@ describe("unknown keys and AIO URLs at the same time", () => {
 });
 
 describe("an address whose failures are used up", () => {
+  it("still admits a valid key that this gateway has never seen, and lists the keys once for all others", async () => {
+    const entries = new ListedEntries();
+    const settings = { rate: { perAddressFailuresPerMinute: FAILURES } };
+    // Another gateway of the store makes the key.
+    const { key } = await (await ApiKeys.open(home, systemWorld(), entries)).create({ scope: "operator" });
+    const stage = await openStage({ settings, more: { entries } });
+    try {
+      const alice = await stage.user("alice");
+      const ofKey = async (text: string) => (await alice.as(text).call("GET", "/v1/threads")).status;
+      for (let number = 0; number < FAILURES; number += 1) expect(await ofKey(unknownKey(number))).toBe(401);
+      const before = entries.lists;
+      expect(await Promise.all([ofKey(unknownKey(FAILURES)), ofKey(unknownKey(FAILURES + 1))])).toEqual([429, 429]);
+      expect(await ofKey(key)).toBe(200);
+      expect(entries.lists - before).toBeLessThanOrEqual(2);
+    } finally {
+      await stage.done();
+    }
+  });
+
   it("causes no look-up any more, and requests with a known key or URL go on", async () => {
     const entries = new HeldEntries();
     const settings = { rate: { perAddressFailuresPerMinute: FAILURES } };

@@ -98,7 +98,7 @@ describe("the attachment", () => {
     const { daemon, attachment, target } = await attached();
     const ahead = await connectAhead(target);
     const next = { ...target, generation: target.generation + 1, token: "next" };
-    const bound = await DaemonAttachment.rebind(target, next, world, undefined, ahead);
+    const bound = await DaemonAttachment.rebind(target, next, world, undefined, { pool: ahead });
     await attachment.closed;
     expect((await bound.sandbox.exec("echo bound")).stdout).toBe("bound\n");
     // A repeated rebind means the same, and holders go on.

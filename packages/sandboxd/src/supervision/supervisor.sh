@@ -28,6 +28,8 @@ if [ "$$" != 1 ]; then
 fi
 # These signals must not end the shell. Node resets them for itself, and for commands.
 trap '' HUP INT QUIT TERM USR1 USR2 ALRM PIPE
+# A cluster asks with TERM, and waits for its grace period before it kills. Everything else ends with this shell.
+[ -z "${SANDBOXD_ENDS_ON_TERM:-}" ] || trap 'exit 143' TERM
 
 IFS= read -r config <&3 || [ -n "$config" ] || exit 2
 exec 3<&-

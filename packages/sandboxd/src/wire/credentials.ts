@@ -48,15 +48,24 @@ export class CredentialCheck {
     return and(equal(sha256(token), this.#present.tokenHash));
   }
 
-  /** Returns whether anything changed. */
-  rebind(headers: IncomingHttpHeaders, { generation, token }: { generation: number; token: string }): boolean {
+  /** The secret that a rebind sets, or `null` when it changes nothing. Throws for a caller without the credentials. */
+  checkRebind(
+    headers: IncomingHttpHeaders,
+    { generation, token }: { generation: number; token: string },
+  ): Secret | null {
     const claim = claimOf(headers);
     const next = { generation, tokenHash: sha256(token) };
     const isPresent = this.#matches(claim, this.#present);
     const isPrevious = this.#previous !== null && this.#matches(claim, this.#previous);
     const isRepeated = isPrevious && same(next, this.#present);
     if (!isPresent && !isRepeated) throw this.#stale(claim);
-    if (isRepeated || same(next, this.#present)) return false;
+    return isRepeated || same(next, this.#present) ? null : next;
+  }
+
+  /** Returns whether anything changed. */
+  rebind(headers: IncomingHttpHeaders, to: { generation: number; token: string }): boolean {
+    const next = this.checkRebind(headers, to);
+    if (next === null) return false;
     this.#remember(next);
     this.#previous = this.#present;
     this.#present = next;

@@ -48,7 +48,7 @@ const REQUEST_FIELDS: Readonly<Record<string, Fields>> = {
   "POST /sandlot/terminals/close": { json: ["terminalId"] },
   "GET /sandlot/terminals/attach": { query: ["terminalId", "fromOffset"] },
   "GET /sandlot/connect": { query: ["port"] },
-  "POST /sandlot/rebind": { json: ["generation", "token", "hold"] },
+  "POST /sandlot/rebind": { json: ["generation", "token", "hold", "expect"] },
 };
 
 export function checkQueryFields(request: IncomingMessage, query: object): void {

@@ -14,6 +14,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { Duplex } from "node:stream";
 import {
   AIO_TUNNEL_PORT,
+  type CanaryReport,
   type DaemonActivity,
   type HoldGreeting,
   PROTOCOL_VERSION,
@@ -32,6 +33,7 @@ import { checkPort, flag, integer, invalid, readJson, refuse, sendError, sendJso
 import type { CredentialCheck } from "./credentials.ts";
 import { execRoutes } from "./exec-routes.ts";
 import { fileRoutes, fileTakeovers } from "./file-routes.ts";
+import { readExpectation, waitForFile } from "./rebind-expectation.ts";
 import { checkQueryFields } from "./request-fields.ts";
 import type { Query, Routes, Takeovers } from "./routes.ts";
 import { sessionRoutes } from "./session-routes.ts";
@@ -60,6 +62,8 @@ export interface Served {
   readonly memory: SupervisorMemory;
   /** Distinguishes this run of the daemon from the next. */
   readonly run: string;
+  /** What the canary showed; `null` without one. */
+  readonly canary: CanaryReport | null;
 }
 
 export function daemonServer(credentials: CredentialCheck, served: Served): DaemonServer {
@@ -82,7 +86,7 @@ export function daemonServer(credentials: CredentialCheck, served: Served): Daem
   };
   const about: Routes = {
     ...introspectionRoutes(execs, activity, holds),
-    ...bindingRoutes(credentials, served.run, holds, touch),
+    ...bindingRoutes(credentials, served, holds, touch),
   };
 
   const admit = (request: IncomingMessage): { name: string; query: Query } => {
@@ -206,7 +210,7 @@ function takeoverRoutes(
 
 function bindingRoutes(
   credentials: CredentialCheck,
-  run: string,
+  { run, canary }: Pick<Served, "run" | "canary">,
   holds: Set<ServerResponse>,
   touch: () => void,
 ): Routes {
@@ -217,7 +221,13 @@ function bindingRoutes(
       touch();
     });
     const { generation } = credentials;
-    const greeting: HoldGreeting = { pid: process.pid, generation, run, protocol: PROTOCOL_VERSION };
+    const greeting: HoldGreeting = {
+      pid: process.pid,
+      generation,
+      run,
+      protocol: PROTOCOL_VERSION,
+      ...(canary && { canary }),
+    };
     response.writeHead(200, { "content-type": "application/json" });
     response.write(`${JSON.stringify(greeting)}\n`);
   };
@@ -229,6 +239,12 @@ function bindingRoutes(
       const generation = integer(fields, "generation", 0);
       const token = text(fields, "token");
       if (generation === undefined || token === "") throw invalid("generation", "a generation and a token are needed");
+      const expected = readExpectation(fields);
+      if (expected !== null) {
+        // Only the fleet may let the daemon look at a path.
+        credentials.checkRebind(request.headers, { generation, token });
+        await waitForFile(expected);
+      }
       const changed = credentials.rebind(request.headers, { generation, token });
       touch();
       if (changed) for (const old of holds) old.destroy();

@@ -101,7 +101,9 @@ class Incoming {
   /** The same connection, read into our buffers. Node has no public way to choose those of an accepted one. */
   #readInto(socket: Socket & { _handle?: unknown }): Socket {
     const { _handle: handle } = socket;
-    if (handle === null || typeof handle !== "object" || !("useUserBuffer" in handle)) {
+    // The handle of a TLS connection decrypts, and belongs to its own kind of socket.
+    const isPlain = !("encrypted" in socket);
+    if (!isPlain || handle === null || typeof handle !== "object" || !("useUserBuffer" in handle)) {
       socket.on("data", (bytes: Buffer) => {
         this.#take(bytes, () => this.#goOn());
         if (this.#filled.length < BUFFERS) return;

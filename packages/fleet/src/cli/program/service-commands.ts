@@ -3,12 +3,15 @@
 import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
 import { type Command, Option } from "commander";
 import { packageVersion } from "../../package-files.ts";
+import type { EgressProxyCommandOptions } from "../egress-proxy-command.ts";
 import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type CommandContext, examples, targeted, wholeNumber } from "./command-context.ts";
+import { type CommandContext, duration, examples, portNumber, targeted, wholeNumber } from "./command-context.ts";
 
+/** The defaults of the backend `kubernetes` (`egress.port`, `egress.canaryPort`). */
+const EGRESS_PROXY_PORTS = { egress: 3_129, canary: 3_130 } as const;
 const LOG_LEVELS = ["silent", "error", "warn", "info", "debug"] as const;
 
 export function addServiceCommands(program: Command, around: CommandContext): void {
@@ -30,6 +33,30 @@ export function addServiceCommands(program: Command, around: CommandContext): vo
       const { serveCommand } = await import("../serve-command.ts");
       await serveCommand(terminal, { ...options, json }, signal);
     });
+  program
+    .command("egress-proxy")
+    .description("serve the egress of a cluster's sandboxes, with the fleet's configuration and keys")
+    .requiredOption("--keys <file>", "the fleet's keys, one or two lines")
+    .option("--host <address>", "where to listen", "::")
+    .option(
+      "-p, --port <number>",
+      "for sandboxes and gateways; 0 takes any free port",
+      portNumber,
+      EGRESS_PROXY_PORTS.egress,
+    )
+    .option("--canary-port <number>", "a port that no sandbox may reach", portNumber, EGRESS_PROXY_PORTS.canary)
+    .option("--drain <duration>", "how long open connections may last at the end", duration, 25_000)
+    .option("-c, --config <file>", "the configuration file")
+    .addHelpText("after", examples("sandlot egress-proxy -c sandlot.yaml --keys /etc/sandlot-keys/keys"))
+    .action(
+      async ({
+        drain: drainMs,
+        ...options
+      }: Omit<EgressProxyCommandOptions, "json" | "drainMs"> & { drain: number }) => {
+        const { egressProxyCommand } = await import("../egress-proxy-command.ts");
+        await egressProxyCommand(terminal, { ...options, drainMs, json }, signal);
+      },
+    );
   program
     .command("mcp")
     .description("serve a sandbox's tools to a coding agent over standard input and output")

@@ -46,8 +46,12 @@ const FEW_KEYS = 8;
 const PATIENCE_MS = 250;
 /** Longer than a failover of a store. A gateway that is cut off from its store for longer refuses all keys. */
 const UNANSWERED_MAX_MS = 15_000;
+/** How long a key that was just created waits at an address whose failures are used up. */
+const LIST_EVERY_MS = 1_000;
 /** Cached keys; beyond it the cache is cleared. */
 const REMEMBERED_MAX = 10_000;
+
+const NO_IDS: Promise<ReadonlySet<string>> = Promise.resolve(new Set());
 
 const storedKeySchema = apiKeyInfoSchema.extend({ hash: z.string().regex(/^[0-9a-f]{64}$/) });
 type StoredKey = z.infer<typeof storedKeySchema>;
@@ -81,6 +85,8 @@ export class ApiKeys {
   readonly #known = new Map<string, KnownKey>();
   readonly #lookUps = new Map<string, Promise<KnownKey | null>>();
   readonly #unknown = new LookUpLimit("keys");
+  /** The ids of the store's keys, for callers that may cause no look-up. */
+  #listed: { at: number; ids: Promise<ReadonlySet<string>> } = { at: Number.NEGATIVE_INFINITY, ids: NO_IDS };
   readonly #toRefresh = new Set<string>();
   #refreshing: Promise<void> | null = null;
 
@@ -141,7 +147,8 @@ export class ApiKeys {
   /**
    * The owner of this key, or `null` when it is unknown. Synchronous for a cached key. `beforeUnknown` can refuse, by
    * throwing, a key that this gateway has not found before. It is called before a shared store is asked; a file of the
-   * home is read without it, so that there every valid key works at once.
+   * home is read without it, so that there every valid key works at once. A refused key is still looked up if the store
+   * has one of its id: at an address that others have used up, a valid key works within `LIST_EVERY_MS`.
    */
   verify(text: string, beforeUnknown?: () => void): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
@@ -150,10 +157,23 @@ export class ApiKeys {
     if (known !== null) return matching(known, secret);
     if (this.#known.has(id) || this.#home?.operatorId === id)
       return this.#present(id).then((found) => matching(found, secret));
-    if (this.#home !== null) beforeUnknown?.();
     // A request that joins a look-up under way costs the store nothing.
-    const lookUp = this.#lookUps.get(id) ?? this.#unknown.run(() => this.#lookUp(id));
-    return lookUp.then((found) => matching(found, secret));
+    const lookUp = () => this.#lookUps.get(id) ?? this.#unknown.run(() => this.#lookUp(id));
+    try {
+      if (this.#home !== null) beforeUnknown?.();
+    } catch (refusal) {
+      return this.#unlessUnlisted(id, refusal, lookUp).then((found) => matching(found, secret));
+    }
+    return lookUp().then((found) => matching(found, secret));
+  }
+
+  /** A key of a refused caller is looked up only if the store has one of this id. One list a second serves all of them. */
+  async #unlessUnlisted<T>(id: string, refusal: unknown, lookUp: () => Promise<T>): Promise<T> {
+    const now = this.#world.monotonicMs();
+    if (now - this.#listed.at >= LIST_EVERY_MS)
+      this.#listed = { at: now, ids: this.#texts.names().then((names) => new Set(names)) };
+    if (!(await this.#listed.ids).has(id)) throw refusal;
+    return lookUp();
   }
 
   /** The present key of this id, or `null` when there is none. Synchronous for a cached key. */

@@ -14,7 +14,8 @@
  * - Names are link ids; input of a caller becomes part of a path only if it matches their pattern.
  * - URLs that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once.
  * - A thread has at most `URLS_MAX` live URLs, a user `USER_URLS_MAX`, and a shared store `SHARED_URLS_MAX` in all.
- *   Requests that create URLs at the same time can go over it by their number.
+ *   A gateway creates one after the other. It takes a URL back when another gateway has created one meanwhile, and both
+ *   together are over the limit.
  * - Creating a URL removes up to `SWEEP_MAX` expired ones of all threads.
  */
 
@@ -60,6 +61,19 @@ export interface AioUse extends Disposable {
   readonly claims: LinkClaims;
 }
 
+interface NewUrl {
+  readonly linkId: string;
+  readonly secret: string;
+  readonly expiresAt: number;
+}
+
+interface Present {
+  /** The ids of the live URLs. */
+  readonly live: readonly string[];
+  /** With the expired ones. */
+  readonly count: number;
+}
+
 export interface AioAddress {
   readonly isProvisioned: boolean;
   readonly linkId: string;
@@ -94,6 +108,8 @@ export class AioLinks {
   /** Hashes of the id and secret of URLs that were valid when last read. */
   readonly #valid = new Set<string>();
   readonly #unknown = new LookUpLimit("AIO URLs");
+  /** Ends with the last requested create. */
+  #creating: Promise<unknown> = Promise.resolve();
 
   private constructor(
     texts: NamedTexts,
@@ -125,29 +141,43 @@ export class AioLinks {
   }
 
   /** Returns the secret, which is not stored. */
-  async create(
-    key: ThreadKey,
-    keyId: string,
-    ttlMs: number,
-  ): Promise<{ linkId: string; secret: string; expiresAt: number }> {
+  create(key: ThreadKey, keyId: string, ttlMs: number): Promise<NewUrl> {
+    const made = this.#creating.then(() => this.#create(key, keyId, ttlMs));
+    this.#creating = made.catch(() => undefined);
+    return made;
+  }
+
+  async #create(key: ThreadKey, keyId: string, ttlMs: number): Promise<NewUrl> {
     const label = this.#links.threadLabel(key);
-    const { live, count } = await this.#sweep();
-    if (live.filter((id) => id.startsWith(label)).length >= URLS_MAX) {
-      const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
-      throw new SandlotError("invalid_request", { field: "thread", problem });
-    }
-    if ((await this.#countOf(key.user, live)) >= USER_URLS_MAX) {
-      const problem = `${key.user} has ${USER_URLS_MAX} AIO URLs already; revoke those of a thread with DELETE /v1/threads/{thread}/aio`;
-      throw new SandlotError("invalid_request", { field: "user", problem });
-    }
-    if (this.#isShared && count >= SHARED_URLS_MAX) throw noRoom("AIO URLs", SHARED_URLS_MAX);
+    await this.#requireRoom(key, await this.#sweep(), 1);
     const expiresAt = this.#world.wallMs() + ttlMs;
     const linkId = `${label}${expiresAt.toString(16).padStart(12, "0")}${this.#world.randomHex(6)}`;
     const secret = this.#world.randomHex(24);
     const stored = { user: key.user, thread: key.thread, keyId, hash: hashOf(secret).toString("hex") };
     if (!(await this.#texts.create(linkId, JSON.stringify(stored))))
       throw new SandlotError("internal", { problem: "there is an AIO URL of this id already; ask again" });
+    try {
+      await this.#requireRoom(key, await this.#present(), 0);
+    } catch (error) {
+      // Where the store does not answer, the URL stays until it expires. Its secret is unknown to everyone.
+      await this.#remove(linkId).catch(() => false);
+      throw error;
+    }
     return { linkId, secret, expiresAt };
+  }
+
+  /** Refuses when there are too many URLs together with `more`. */
+  async #requireRoom(key: ThreadKey, { live, count }: Present, more: 0 | 1): Promise<void> {
+    const label = this.#links.threadLabel(key);
+    if (live.filter((id) => id.startsWith(label)).length + more > URLS_MAX) {
+      const problem = `it has ${URLS_MAX} AIO URLs already; revoke them with DELETE /v1/threads/${key.thread}/aio`;
+      throw new SandlotError("invalid_request", { field: "thread", problem });
+    }
+    if ((await this.#countOf(key.user, live)) + more > USER_URLS_MAX) {
+      const problem = `${key.user} has ${USER_URLS_MAX} AIO URLs already; revoke those of a thread with DELETE /v1/threads/{thread}/aio`;
+      throw new SandlotError("invalid_request", { field: "user", problem });
+    }
+    if (this.#isShared && count + more > SHARED_URLS_MAX) throw noRoom("AIO URLs", SHARED_URLS_MAX);
   }
 
   /**
@@ -229,8 +259,14 @@ export class AioLinks {
     return { user: parseUserId(user), thread: parseThreadId(thread), keyId, expiresAt: expiryOf(linkId) };
   }
 
-  /** Removes expired URLs. Returns the live ones, and how many there are with the expired ones that are left. */
-  async #sweep(): Promise<{ live: readonly string[]; count: number }> {
+  async #present(): Promise<Present> {
+    const now = this.#world.wallMs();
+    const all = await this.#linkIds();
+    return { live: all.filter((id) => expiryOf(id) > now), count: all.length };
+  }
+
+  /** Removes expired URLs. Returns those that are left. */
+  async #sweep(): Promise<Present> {
     const now = this.#world.wallMs();
     const all = await this.#linkIds();
     const expired = all.filter((id) => expiryOf(id) <= now).slice(0, SWEEP_MAX);

@@ -17,6 +17,7 @@ import {
   threadParamsSchema,
   threadSummarySchema,
 } from "@sandlot/contract";
+import type { FleetPeer } from "../../fleet.ts";
 import { livingThreads } from "../../inspect/living.ts";
 import { branchThroughSandboxes } from "../branch.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
@@ -32,7 +33,8 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       config: { access: "owned" },
       schema: {
         summary: "The user's threads; everybody's for an operator who names no user",
-        description: "A thread has a sandbox, files, or both.",
+        description:
+          "A thread has a sandbox, files, or both. Files are known only on the host that has them: `unlisted` names the other hosts.",
         tags: ["threads"],
         querystring: threadListQuerySchema,
         response: { 200: threadListSchema, ...THREAD_ERRORS },
@@ -45,7 +47,8 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       const rest = after === undefined ? all : all.filter((thread) => cursorOf(thread) > after);
       const threads = rest.slice(0, limit);
       const last = rest.length > limit ? threads.at(-1) : undefined;
-      return { threads: threads.map(plainThread), next: last === undefined ? null : cursorOf(last) };
+      const next = last === undefined ? null : cursorOf(last);
+      return { threads: threads.map(plainThread), next, unlisted: unlisted(await fleet.peers()) };
     },
   );
 
@@ -170,6 +173,15 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
 /** Sorted like the list: no name of a user or a thread contains the slash. */
 function cursorOf({ user, thread }: ThreadSummary): string {
   return `${user}/${thread}`;
+}
+
+/** The engines that this gateway does not reach, with the gateways that do. */
+function unlisted(peers: readonly FleetPeer[]) {
+  const engines = new Set(peers.flatMap(({ otherEngines }) => otherEngines));
+  return [...engines].sort().map((engine) => {
+    const there = peers.filter(({ otherEngines }) => otherEngines.includes(engine));
+    return { engine, gateways: [...new Set(there.flatMap(({ address }) => address ?? []))] };
+  });
 }
 
 function plainThread({ user, thread, sandbox }: ThreadSummary) {

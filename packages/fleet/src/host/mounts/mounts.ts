@@ -12,14 +12,20 @@
 import { realpathSync, statSync } from "node:fs";
 import { isAbsolute, posix } from "node:path";
 import { HOME_LINK, SandlotError, TEMPORARY_HOME } from "@sandlot/contract";
-import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Blueprint, BlueprintMount } from "../../backend/blueprint.ts";
 import { isWithin } from "../../world/paths.ts";
 import type { MountPoint } from "../workspaces/slots.ts";
 import { type Binding, lookedUpIn, mountPointOf, mountPointProblem, outerOf } from "./mount-points.ts";
 
 export type { Binding } from "./mount-points.ts";
 
-type Mount = Blueprint["mounts"][number];
+/** A mount of a path of the host. */
+type Mount = {
+  readonly hostPath: string;
+  readonly sandboxPath: string;
+  readonly readOnly: boolean;
+  readonly replaces?: boolean | undefined;
+};
 type Blueprints = Readonly<Record<string, { readonly blueprint: Pick<Blueprint, "mounts"> }>>;
 
 const SKILLS = "/mnt/skills";
@@ -39,11 +45,12 @@ const REFUSED_HOST_TREES = ["/proc", "/sys", "/dev"];
 
 /** The mounts to make, including skills. `blueprints` are all of the fleet's. Throws `mount_refused`. */
 export function checkMounts(
-  configured: readonly Mount[],
+  given: readonly BlueprintMount[],
   skillsPath: string | null,
   fleetRoot: string,
   blueprints: Blueprints = {},
 ): readonly Binding[] {
+  const configured = given.map(hostMount);
   const skills = skillsPath === null ? [] : [{ hostPath: skillsPath, sandboxPath: SKILLS, readOnly: true }];
   const mounts = [...skills, ...configured];
   const bindings = mounts.map((mount, index) => ({
@@ -51,7 +58,8 @@ export function checkMounts(
     to: index < skills.length ? SKILLS : checkedSandboxPath(mount),
     readOnly: mount.readOnly,
   }));
-  const writable = writableTrees([...configured, ...Object.values(blueprints).flatMap((one) => one.blueprint.mounts)]);
+  const others = Object.values(blueprints).flatMap((one) => one.blueprint.mounts);
+  const writable = writableTrees([...configured, ...others.map(hostMount)]);
   for (const [index, binding] of bindings.entries()) {
     const mount = mounts[index];
     if (mount === undefined) continue;
@@ -60,6 +68,12 @@ export function checkMounts(
   }
   // Deeper destinations are mounted later, so that they are not covered.
   return bindings.sort((a, b) => a.to.split("/").length - b.to.split("/").length);
+}
+
+/** The configuration allows volumes only where the backend has them. */
+function hostMount({ hostPath, volume, sandboxPath, readOnly, replaces }: BlueprintMount): Mount {
+  if (hostPath !== undefined) return { hostPath, sandboxPath, readOnly, replaces };
+  throw refused({ hostPath: volume, sandboxPath, readOnly }, "this backend has no volumes, only paths of the host");
 }
 
 /** A mount that landed at another place than configured. */

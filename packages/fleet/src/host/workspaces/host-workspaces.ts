@@ -18,6 +18,7 @@ import { threadKeyOf } from "../../backend/labels.ts";
 import { type Grow, metered, type WriteBudget } from "../../backend/write-budget.ts";
 import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
+import { measureTree } from "../limits/disk/measure.ts";
 import type { DiskWorkspaces } from "./disk-workspaces.ts";
 import type { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
@@ -44,7 +45,10 @@ export function hostWorkspacesOf(
   return hostWorkspaces(disk, world, isBudgeted ? { budgetOf } : {});
 }
 
-export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {
+/** Where workspaces are found: on this machine's disk, or on a volume that it mounts. */
+export type LocatedWorkspaces = Pick<DiskWorkspaces, "locate" | "branch">;
+
+export function hostWorkspaces(disk: LocatedWorkspaces, world: World, options: HostOptions = {}): HostWorkspaces {
   const swept = new Swept();
   return {
     async use(key, use) {
@@ -76,7 +80,7 @@ export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: Host
       const { user, thread } = ownerOf(key);
       const budget = options.budgetOf?.(threadKeyOf(user, thread));
       if (budget === null) return null;
-      using handle = await disk.locate(ownerOf(key), { make: true });
+      const handle = await disk.locate(ownerOf(key), { make: true });
       if (handle === null) return null;
       const reading = { begun: false };
       try {
@@ -86,13 +90,25 @@ export function hostWorkspaces(disk: DiskWorkspaces, world: World, options: Host
       } catch (error) {
         if (!reading.begun && isForTheSandbox(error)) return null;
         throw inSandboxPaths(error);
+      } finally {
+        // Not with `using`: the process of a shared volume runs this file on a Node that does not support it.
+        handle.close();
       }
     },
     async branch(from, to, limits) {
       const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to), limits);
       return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     },
-    place: (key) => disk.locate(ownerOf(key)),
+    async measure(key, maxFiles) {
+      const handle = await disk.locate(ownerOf(key));
+      if (handle === null) return null;
+      try {
+        // The dot resolves the descriptor's own link, which would not be followed otherwise.
+        return await measureTree(`${handle.path}/.`, maxFiles);
+      } finally {
+        handle.close();
+      }
+    },
   };
 }
 
@@ -118,11 +134,11 @@ function ownerOf({ user, thread }: { readonly user: string; readonly thread: str
 /** A thread's workspace, opened at its first use. Only a write creates one: reading leaves no trace. */
 class Reach {
   readonly owner: Owner;
-  readonly #disk: DiskWorkspaces;
+  readonly #disk: LocatedWorkspaces;
   readonly #handles = new Set<WorkspaceHandle>();
   #handle: WorkspaceHandle | null = null;
 
-  constructor(disk: DiskWorkspaces, owner: Owner) {
+  constructor(disk: LocatedWorkspaces, owner: Owner) {
     this.#disk = disk;
     this.owner = owner;
   }

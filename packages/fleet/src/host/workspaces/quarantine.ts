@@ -37,11 +37,11 @@ const LIST_MAX = 1_000;
 const NAME = /^[A-Za-z0-9_-]+\.[0-9a-f]+$/;
 
 export class Quarantine {
-  readonly #layout: Layout;
+  readonly #layout: Pick<Layout, "quarantine">;
   readonly #trash: Trash;
   readonly #world: Pick<World, "randomHex" | "wallMs">;
 
-  constructor(layout: Layout, trash: Trash, world: Pick<World, "randomHex" | "wallMs">) {
+  constructor(layout: Pick<Layout, "quarantine">, trash: Trash, world: Pick<World, "randomHex" | "wallMs">) {
     this.#layout = layout;
     this.#trash = trash;
     this.#world = world;

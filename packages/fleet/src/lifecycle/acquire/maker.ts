@@ -221,14 +221,32 @@ export class SandboxMaker {
     return true;
   }
 
+  /**
+   * Asks the store itself, whatever this instance believes. The engine has the object by now, so a peer that takes the
+   * record over after this answer finds the object and removes it.
+   */
+  async #mayRun({ sandboxId, revision }: CreatingRecord): Promise<boolean> {
+    const { store, membership } = this.#parts;
+    const now = await store.get(sandboxId);
+    return now?.state === "creating" && now.actor === membership.instance && now.revision === revision;
+  }
+
   #specOf(record: CreatingRecord, { name, hash, blueprint }: NamedBlueprint): CreateSpec {
     const { sandboxId, generation, token, engine, user, thread } = record;
+    const mayRun = () => this.#mayRun(record);
     const labels = { fleet: this.#parts.settings.fleetId, sandboxId, generation, blueprintHash: hash, engine };
     if (user === null || thread === null) {
-      return { labels: { ...labels, threadKey: null }, generation, token, blueprint, marker: null };
+      return { labels: { ...labels, threadKey: null }, generation, token, blueprint, marker: null, mayRun };
     }
     const marker = { sandboxId, user, thread, generation, token, blueprint: name, blueprintHash: hash };
-    return { labels: { ...labels, threadKey: threadKeyOf(user, thread) }, generation, token, blueprint, marker };
+    return {
+      labels: { ...labels, threadKey: threadKeyOf(user, thread) },
+      generation,
+      token,
+      blueprint,
+      marker,
+      mayRun,
+    };
   }
 }
 

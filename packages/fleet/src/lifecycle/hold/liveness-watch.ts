@@ -4,7 +4,14 @@
  * A lost connection or a failed use is a reason to ask the engine. Only the engine's `dead` means dead.
  */
 
-import { type EngineRef, isSandlotError, type LossReason, type SandboxId, SandlotError } from "@sandlot/contract";
+import {
+  type DeathCause,
+  type EngineRef,
+  isSandlotError,
+  type LossReason,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
 import type { Attachment, Backend } from "../../backend/backend.ts";
 import { type EventBus, problemOf, reportFailure } from "../../observe/event-bus.ts";
 import type { SandboxRecord } from "../../store/record.ts";
@@ -80,10 +87,10 @@ export class LivenessWatch {
   }
 
   /** The engine reports that an object has ended. Its record is stopped, whether held here or parked. */
-  async died(sandboxId: SandboxId, ref: EngineRef): Promise<void> {
+  async died(sandboxId: SandboxId, ref: EngineRef, cause?: DeathCause): Promise<void> {
     const { slots, bus, underWay } = this.#parts;
     const slot = slots.byId(sandboxId);
-    if (slot?.record.ref === ref) slot.lose("crashed");
+    if (slot?.record.ref === ref) slot.lose("crashed", cause);
     else await underWay.add(reportFailure(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
   }
 

@@ -14,6 +14,7 @@
 
 import {
   type AcquirePath,
+  type DeathCause,
   type Epoch,
   type Generation,
   type LossReason,
@@ -48,6 +49,8 @@ export class Slot {
   /** On the store's clock: no new leases from then on. `Infinity` without a maximum lifetime. */
   expiresAt: number;
   readonly leases = new Set<LeaseHandle>();
+  /** Why the sandbox ended, where its engine has reported that. */
+  cause: DeathCause | undefined;
   readonly #onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   #state: SlotState = "open";
   #loss: Promise<LossReason> | null = null;
@@ -145,9 +148,10 @@ export class Slot {
     return true;
   }
 
-  lose(reason: LossReason): void {
+  lose(reason: LossReason, cause?: DeathCause): void {
     if (this.#state === "lost") return;
     this.#state = "lost";
+    this.cause = cause;
     this.#loss = this.#onLost(this, reason).then((certain) => {
       for (const lease of [...this.leases]) lease.wasLost(certain, this.generation);
       return certain;
@@ -165,8 +169,13 @@ function hasThread(record: ReadyRecord): record is SlotRecord {
   return record.user !== null && record.thread !== null;
 }
 
-export function sandboxLost({ sandboxId, generation }: Slot, reason: LossReason): SandlotError {
-  return new SandlotError("sandbox_lost", { sandboxId, generation, reason });
+export function sandboxLost({ sandboxId, generation, cause }: Slot, reason: LossReason): SandlotError {
+  return new SandlotError("sandbox_lost", { sandboxId, generation, reason, ...causeOf(reason, cause) });
+}
+
+/** Only a crash has a cause: any other loss was asked for. */
+export function causeOf(reason: LossReason, cause: DeathCause | undefined): { readonly cause?: DeathCause } {
+  return reason === "crashed" && cause !== undefined ? { cause } : {};
 }
 
 export function staleGeneration({ sandboxId, generation }: Slot, current: Generation | null): SandlotError {

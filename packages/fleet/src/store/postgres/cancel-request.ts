@@ -77,7 +77,8 @@ async function encrypted(socket: Socket, { host, tls }: Pick<PostgresSettings, "
     socket.once("close", () => reject(new Error("the connection was closed")));
   });
   if (answer.toString("latin1") !== "S") throw new Error("the server offers no TLS");
-  const line = tlsConnect({ socket, ...readTls(tls), ...(isIP(host) === 0 && { servername: host }) });
+  // An address has no server name, and its certificate is checked against `host`.
+  const line = tlsConnect({ socket, host, ...readTls(tls), ...(isIP(host) === 0 && { servername: host }) });
   await new Promise<void>((resolve, reject) => {
     line.once("secureConnect", () => resolve());
     line.once("error", reject);

@@ -10,8 +10,14 @@ export interface ParsedUrl {
   readonly tlsMode?: TlsMode;
 }
 
+/** The driver connects to one host, and never looks which of several is the primary. */
+export const SEVERAL_HOSTS =
+  "names several hosts, and a gateway connects to one; give one name that always leads to the primary " +
+  "(a virtual address, a DNS record that a failover changes, or a proxy such as HAProxy)";
+
 /** Throws an `Error` with the problem, which never contains the URL: it may hold a password. */
 export function parsePostgresUrl(text: string): ParsedUrl {
+  if (namesSeveralHosts(text)) throw new Error(SEVERAL_HOSTS);
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !["postgres:", "postgresql:"].includes(url.protocol))
     throw new Error("must be a URL such as postgres://user@host:5432/database");
@@ -33,6 +39,13 @@ export function parsePostgresUrl(text: string): ParsedUrl {
     ...(url.username !== "" && { user: decoded(url.username) }),
     ...(mode !== null && { tlsMode: mode }),
   };
+}
+
+/** As `psql` reads them: a list in the place of the host, or a parameter `host` with a list or more than once. */
+function namesSeveralHosts(text: string): boolean {
+  const [, place = "", query = ""] = /^postgres(?:ql)?:\/\/([^/?#]*)[^?#]*\??([^#]*)/.exec(text) ?? [];
+  const hosts = new URLSearchParams(query).getAll("host");
+  return place.slice(place.lastIndexOf("@") + 1).includes(",") || hosts.length > 1 || hosts.join("").includes(",");
 }
 
 function isTlsMode(text: string): text is TlsMode {

@@ -2,7 +2,7 @@
 
 import type { StoreContext } from "../entry.ts";
 import { resolveTimeout, type TlsMode } from "../network-keys.ts";
-import { type ParsedUrl, parsePostgresUrl } from "./postgres-url.ts";
+import { type ParsedUrl, parsePostgresUrl, SEVERAL_HOSTS } from "./postgres-url.ts";
 import { isSocket, type PostgresSettings, type PostgresTls } from "./settings.ts";
 
 type Given<T> = { readonly [Key in keyof T]?: T[Key] | undefined };
@@ -37,6 +37,7 @@ export function resolvePostgres(given: GivenKeys, context: StoreContext): Postgr
     if (wrong !== undefined) tell(key, wrong);
   }
   const host = given.host ?? parsed.host ?? DEFAULT_HOST;
+  if (given.host?.includes(",") === true && !isSocket(given.host)) tell("host", { problem: SEVERAL_HOSTS });
   if (typeof given.database === "number")
     tell("database", { problem: `must be a name with the store type postgres (it is ${given.database})` });
   const required = (key: "database" | "user"): string => {

@@ -12,9 +12,11 @@ type Key = { readonly user: UserId; readonly thread: ThreadId };
 
 export function locate(tables: Tables, { engines, ...key }: LocateRequest): ThreadPlace {
   const { epoch, recovering } = tables.meta();
-  if (!tables.isShared) return { epoch, recovering, elsewhere: null };
+  if (!tables.isShared) return { epoch, recovering, elsewhere: null, isSettled: true };
   const isWaiting = refuseWhileRecovering(tables, engines, key) !== null;
-  return { epoch, recovering: isWaiting, elsewhere: refuseElsewhere(tables, engines, key) };
+  const engine = engineOf(tables, key);
+  const isSettled = engine !== null && engines.includes(engine);
+  return { epoch, recovering: isWaiting, elsewhere: refuseElsewhere(tables, engines, key), isSettled };
 }
 
 /** The engines that an instance reaches, by its session. Not shared: one that stands for all. */

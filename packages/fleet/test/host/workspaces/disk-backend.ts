@@ -7,8 +7,15 @@ import { execFile } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { type EngineRef, type FleetId, type Sandbox, SandlotError } from "@sandlot/contract";
-import type { Attachment, Backend, CreateSpec, EngineObject, Place, Target } from "../../../src/backend/backend.ts";
+import {
+  type EngineRef,
+  type FleetId,
+  type Generation,
+  type Sandbox,
+  type SandboxId,
+  SandlotError,
+} from "@sandlot/contract";
+import type { Attachment, Backend, CreateSpec, EngineObject, Place, Target, Workspaces } from "../../../src/backend/backend.ts";
 import type { DiskWorkspaces } from "../../../src/host/workspaces/disk-workspaces.ts";
 import { isMissing } from "../../../src/world/disk-trouble.ts";
 import { world } from "./ground.ts";
@@ -27,10 +34,18 @@ interface FakeObject {
 /** The state that outlives every process: the objects of all fleets. */
 export type FakeEngine = Map<EngineRef, FakeObject>;
 
+/** Workspaces as directories that this machine reaches by a path. */
+export type DirectoryWorkspaces = Workspaces &
+  Pick<DiskWorkspaces, "markers" | "prepareHome" | "dropMarkers" | "dropSlot"> & {
+    prepareSlot(sandboxId: SandboxId, generation: Generation): ReturnType<DiskWorkspaces["prepareSlot"]>;
+    slots(): Promise<readonly { readonly place: Place }[]>;
+    close(): void | Promise<void>;
+  };
+
 export function createDiskBackend(
   engine: FakeEngine,
   fleetId: FleetId,
-  workspaces: DiskWorkspaces,
+  workspaces: DirectoryWorkspaces,
   scratch: string,
 ): Backend {
   const mine = async (): Promise<EngineObject[]> => {
@@ -89,12 +104,12 @@ export function createDiskBackend(
   };
 }
 
-async function home(workspaces: DiskWorkspaces, marker: NonNullable<CreateSpec["marker"]>) {
+async function home(workspaces: DirectoryWorkspaces, marker: NonNullable<CreateSpec["marker"]>) {
   const { userDataPath, existing } = await workspaces.prepareHome(marker);
   return { place: "home", workspace: existing ? "existing" : "new", userData: userDataPath } as const;
 }
 
-async function blank(workspaces: DiskWorkspaces, { sandboxId, generation }: CreateSpec["labels"]) {
+async function blank(workspaces: DirectoryWorkspaces, { sandboxId, generation }: CreateSpec["labels"]) {
   const { place, mntPath } = await workspaces.prepareSlot(sandboxId, generation);
   return { place, workspace: "none", userData: join(mntPath, "user-data") } as const;
 }

@@ -6,6 +6,7 @@
  */
 
 import {
+  createECDH,
   createHash,
   createPrivateKey,
   createPublicKey,
@@ -66,7 +67,18 @@ const IP_ADDRESS = 7;
 
 /** An authority constrained to these hosts and their subdomains. */
 export function createAuthority(hosts: readonly string[], nowMs: number): Authority {
-  const { privateKey, publicKey } = newKeys();
+  return authorityWith(newKeys(), hosts, nowMs);
+}
+
+/**
+ * The same with a key that follows from a secret seed: a process that knows the seed issues certificates which another
+ * one's sandbox trusts, without a file between them. Only dates and serial numbers of the two authorities differ.
+ */
+export function deriveAuthority(seed: Buffer, hosts: readonly string[], nowMs: number): Authority {
+  return authorityWith(derivedKeys(seed), hosts, nowMs);
+}
+
+function authorityWith({ privateKey, publicKey }: Keys, hosts: readonly string[], nowMs: number): Authority {
   const certificate = certify({
     subject: AUTHORITY_NAME,
     publicKey,
@@ -169,8 +181,31 @@ function serialNumber(): Buffer {
   return bytes;
 }
 
-function newKeys(): { readonly privateKey: KeyObject; readonly publicKey: KeyObject } {
+interface Keys {
+  readonly privateKey: KeyObject;
+  readonly publicKey: KeyObject;
+}
+
+function newKeys(): Keys {
   return generateKeyPairSync("ec", { namedCurve: "P-256" });
+}
+
+/** The first hash of the seed that is a private key of the curve: nearly every number of 32 bytes is. */
+function derivedKeys(seed: Buffer): Keys {
+  for (let round = 0; ; round++) {
+    const secret = createHash("sha256").update(`sandlot authority ${round}\n`).update(seed).digest();
+    const curve = createECDH("prime256v1");
+    try {
+      curve.setPrivateKey(secret);
+    } catch {
+      continue;
+    }
+    const point = curve.getPublicKey();
+    const part = (from: number): string => point.subarray(from, from + 32).toString("base64url");
+    const key = { kty: "EC", crv: "P-256", d: secret.toString("base64url"), x: part(1), y: part(33) };
+    const privateKey = createPrivateKey({ key, format: "jwk" });
+    return { privateKey, publicKey: createPublicKey(privateKey) };
+  }
 }
 
 function keyPem(key: KeyObject): string {

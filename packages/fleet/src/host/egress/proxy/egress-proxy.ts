@@ -79,6 +79,7 @@ export class EgressProxy {
   readonly #halfOpen = new WeakSet<Socket>();
   readonly #refusals: RefusalLog;
   readonly #counts = { ...NO_STATS };
+  #isTracking = false;
 
   constructor(options: EgressProxyOptions) {
     this.#options = options;
@@ -122,6 +123,24 @@ export class EgressProxy {
         resolve();
       });
     });
+  }
+
+  /** Serves a connection that another listener accepted. */
+  accept(socket: Socket): void {
+    if (this.#clients.size >= this.#limits.connectionsMax) {
+      this.#counts.dropped += 1;
+      socket.destroy();
+      return;
+    }
+    this.#trackAccepted();
+    this.#server.emit("connection", socket);
+  }
+
+  /** node:http begins to look for slow requests when its server listens; this one may never do so. */
+  #trackAccepted(): void {
+    if (this.#isTracking || this.#server.listening) return;
+    this.#isTracking = true;
+    this.#server.emit("listening");
   }
 
   stats(): EgressStats {

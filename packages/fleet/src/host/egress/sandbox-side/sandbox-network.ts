@@ -9,7 +9,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import tls from "node:tls";
-import { EGRESS_PORT } from "@sandlot/contract";
+import { EGRESS_PORT, SYSTEM_BUNDLES, TRUST_FILES } from "@sandlot/contract";
 import type { NetworkPolicy } from "../../../backend/network/policy.ts";
 import { programFile } from "../../../package-files.ts";
 import { NAME_SERVER } from "../open/routes.ts";
@@ -17,8 +17,7 @@ import { NAME_SERVER } from "../open/routes.ts";
 /** Where the directory is mounted inside. */
 const EGRESS_MOUNT = "/run/sandlot/egress";
 export const PROXY_SOCKET = "proxy.sock";
-const BUNDLE = "ca-bundle.pem";
-const AUTHORITY = "ca.pem";
+const { bundle: BUNDLE, authority: AUTHORITY } = TRUST_FILES;
 const NAME_SERVER_FILE = "resolv.conf";
 const RESOLVER_FILE = "/etc/resolv.conf";
 
@@ -43,7 +42,7 @@ export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "n
     ...(policy.mode === "open" ? [{ hostPath: join(directory, NAME_SERVER_FILE), sandboxPath: RESOLVER_FILE }] : []),
   ];
   return {
-    environment: { ...(hasProxy && proxyVariables()), ...(trusts && trustVariables()) },
+    environment: { ...(hasProxy && proxyVariables()), ...(trusts && trustVariables(EGRESS_MOUNT)) },
     mounts,
     forwarder: byForwarder ? [program, String(EGRESS_PORT), `${EGRESS_MOUNT}/${PROXY_SOCKET}`] : null,
   };
@@ -78,7 +77,7 @@ export function nameServerFiles(directory: string): readonly InsideFile[] {
 }
 
 /** curl, git, pip, npm, Node, Go, Rust and Java's tools each read some of these. */
-function proxyVariables(): Record<string, string> {
+export function proxyVariables(): Record<string, string> {
   const url = `http://127.0.0.1:${EGRESS_PORT}`;
   const direct = "localhost,127.0.0.1,127.0.0.0/8,::1,[::1]";
   const variables: Record<string, string> = {};
@@ -91,9 +90,9 @@ function proxyVariables(): Record<string, string> {
 }
 
 /** All but the first replace a program's default trust, so they name the whole bundle. */
-function trustVariables(): Record<string, string> {
-  const bundle = `${EGRESS_MOUNT}/${BUNDLE}`;
-  const variables: Record<string, string> = { NODE_EXTRA_CA_CERTS: `${EGRESS_MOUNT}/${AUTHORITY}` };
+export function trustVariables(directory: string): Record<string, string> {
+  const bundle = `${directory}/${BUNDLE}`;
+  const variables: Record<string, string> = { NODE_EXTRA_CA_CERTS: `${directory}/${AUTHORITY}` };
   for (const name of BUNDLE_VARIABLES) variables[name] = bundle;
   return variables;
 }
@@ -102,13 +101,6 @@ const BUNDLE_VARIABLES =
   "SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PIP_CERT GIT_SSL_CAINFO CARGO_HTTP_CAINFO AWS_CA_BUNDLE DENO_CERT".split(
     " ",
   );
-
-const SYSTEM_BUNDLES = [
-  "/etc/ssl/certs/ca-certificates.crt",
-  "/etc/pki/tls/certs/ca-bundle.crt",
-  "/etc/ssl/ca-bundle.pem",
-  "/etc/ssl/cert.pem",
-];
 
 function publicCertificates(): string {
   const found = SYSTEM_BUNDLES.find((path) => existsSync(path));

@@ -25,4 +25,5 @@ export const PORTS = { http: 80, https: 443, echo: 7_000, afterEnd: 7_001, silen
 export const NAMES: Readonly<Record<string, string>> = {
   "public.example": OUTSIDE.public,
   "private.example": OUTSIDE.private,
+  "api.example.com": OUTSIDE.public,
 };

@@ -1,0 +1,121 @@
+/**
+ * The step `cluster` of `npm run test:engines`: the tests that take a Kubernetes cluster.
+ *
+ *   startBuild()   at the beginning of the suite: compiles the cluster in the background, unless it is cached
+ *   clusterStep()  its last step: waits for the build, starts the cluster, runs the tests, takes the cluster down
+ *
+ * A machine without Go, network or privileges has no cluster. That is reported as `not built`, with the reason, and is
+ * the one skip that CI=true allows. The wait for a build has a limit, so that a slow machine does not wait for it.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { createWriteStream, existsSync, mkdirSync } from "node:fs";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { testImageArchive } from "../../scripts/docker-test-engine.mjs";
+import { ROOT, repositoryNode } from "../../scripts/runtime.mjs";
+
+const HERE = fileURLToPath(new URL(".", import.meta.url));
+const CACHE = process.env.KUBE_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "kube-dev");
+const LOG = join(ROOT, ".cache", "cluster-build.log");
+/** What the step may cost beside its tests, when the build has not ended with the steps before it. */
+const BUILD_WAIT_MS = 300_000;
+const UP_MS = 120_000;
+
+let build = null;
+
+/** Why no cluster can be built or run here; `null` where one can. */
+function obstacle() {
+  if (process.platform !== "linux") return "a cluster takes Linux";
+  if (process.getuid?.() !== 0) return "a cluster takes root";
+  if (process.arch !== "x64") return "the images are made for amd64";
+  const has = (program) => spawnSync("sh", ["-c", `command -v ${program}`]).status === 0;
+  for (const program of ["iptables", "ip", "openssl", "curl"]) {
+    // build.sh installs missing ones where there is a package manager.
+    if (!has(program) && !has("apt-get")) return `${program} is missing`;
+  }
+  if (!isCached() && !has("go")) return "there is no Go to compile Kubernetes with";
+  return null;
+}
+
+function isCached() {
+  return existsSync(join(CACHE, "bin", "kube")) && existsSync(join(CACHE, "deb", ".done"));
+}
+
+/** Starts in the background with the lowest claim on the processors: the steps before need them. */
+export function startBuild() {
+  if (build !== null || obstacle() !== null) return;
+  mkdirSync(join(ROOT, ".cache"), { recursive: true });
+  const log = createWriteStream(LOG);
+  const parts = process.env.SANDLOT_TEST_CLUSTER_ADDONS === "0" ? ["kube", "deb", "images"] : ["kube", "deb", "images", "addons"];
+  const child = spawn("nice", ["-n", "15", join(HERE, "build.sh"), ...parts], {
+    env: { ...process.env, ADDONS: "netpol" },
+    stdio: ["ignore", "pipe", "pipe"],
+    detached: true,
+  });
+  child.stdout.pipe(log, { end: false });
+  child.stderr.pipe(log, { end: false });
+  build = new Promise((resolve) => {
+    child.on("error", () => resolve(1));
+    child.on("exit", (code) => resolve(code ?? 1));
+  });
+  build.stop = () => {
+    try {
+      process.kill(-child.pid, "SIGTERM");
+    } catch {
+      // It has ended.
+    }
+  };
+}
+
+/** `runTests(environment)` runs the tests of the project `cluster`, and returns what a step returns. */
+export async function clusterStep(runTests) {
+  const reason = obstacle();
+  if (reason !== null) return notBuilt(reason);
+  startBuild();
+  const code = await Promise.race([build, later(BUILD_WAIT_MS)]);
+  if (code === "late") {
+    build.stop();
+    return notBuilt(`the build did not end in time; ${LOG} has its output, and the next run goes on from there`);
+  }
+  if (code !== 0) return notBuilt(`the build failed with exit code ${code}; ${LOG} has its output`);
+  const image = makeImage();
+  if (image !== null) return notBuilt(image);
+  const up = spawnSync(join(HERE, "up.sh"), { timeout: UP_MS, encoding: "utf8", env: { ...process.env, KUBE_DNS: "0" } });
+  process.stdout.write(up.stdout ?? "");
+  if (up.status !== 0) {
+    down();
+    return notBuilt(`the cluster did not start: ${(up.stderr ?? "").trim().split("\n").at(-1)}`);
+  }
+  try {
+    const kubeconfig = /export KUBECONFIG=(\S+)/.exec(up.stdout)?.[1];
+    return await runTests({ SANDLOT_TEST_CLUSTER: kubeconfig });
+  } finally {
+    down();
+  }
+}
+
+/** The image of the tests' sandboxes. Returns the problem, or `null`. */
+function makeImage() {
+  try {
+    const rootfs = testImageArchive();
+    const daemon = join(ROOT, "packages", "sandboxd", "dist");
+    const made = spawnSync(join(HERE, "sandbox-image.sh"), [rootfs, repositoryNode(), daemon], { encoding: "utf8" });
+    return made.status === 0 ? null : `the image was not made: ${made.stderr.trim().split("\n").at(-1)}`;
+  } catch (error) {
+    return `the image was not made: ${error instanceof Error ? error.message : error}`;
+  }
+}
+
+function down() {
+  spawnSync(join(HERE, "down.sh"), ["--purge"], { stdio: "inherit" });
+}
+
+function notBuilt(reason) {
+  console.log(`cluster: not built: ${reason}`);
+  return { passed: 0, failed: 0 };
+}
+
+function later(ms) {
+  return new Promise((resolve) => setTimeout(() => resolve("late"), ms).unref());
+}
