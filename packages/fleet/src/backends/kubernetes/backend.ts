@@ -41,7 +41,7 @@ import { claimFleet, type FleetClaim } from "./fleet-claim.ts";
 import { LettingGoWorkspaces } from "./letting-go-workspaces.ts";
 import { PodLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
-import { fleetSelector, type ParsedRef, parseRef, PROOF_FINALIZER, podName } from "./pod/names.ts";
+import { fleetSelector, type ParsedRef, PROOF_FINALIZER, parseRef, podName } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { PodSecrets } from "./pod/pod-secret.ts";
 import { type CachedPod, PodCache } from "./pod-cache.ts";

@@ -182,6 +182,12 @@ export type KubernetesConfig = Readonly<
 };
 
 export function kubernetesConfig(completed: CompletedKubernetes): KubernetesConfig {
-  const { kubeconfig = null, context = null, namespace = null, runtimeClass = null, priorityClassName = null } = completed;
+  const {
+    kubeconfig = null,
+    context = null,
+    namespace = null,
+    runtimeClass = null,
+    priorityClassName = null,
+  } = completed;
   return { ...completed, kubeconfig, context, namespace, runtimeClass, priorityClassName };
 }

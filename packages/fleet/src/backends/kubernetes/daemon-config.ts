@@ -3,23 +3,17 @@
 import type { DaemonConfig } from "@sandlot/contract";
 import { EGRESS_PORT } from "@sandlot/contract";
 import type { CreateSpec } from "../../backend/backend.ts";
+import { homePathOf } from "../../backend/blueprint.ts";
 import { modeVariables } from "../../host/egress/sandbox-side/mode-variables.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
-import { DAEMON_PORT, INSIDE, type KubernetesSettings } from "./settings.ts";
+import { baseEnvironment } from "../../sandboxd/inner-account.ts";
+import { DAEMON_PORT, type KubernetesSettings } from "./settings.ts";
 
 export interface DaemonConfigParts {
   readonly spec: CreateSpec;
   readonly keys: FleetKeys;
   readonly settings: KubernetesSettings;
 }
-
-const BASE_ENVIRONMENT = {
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-  HOME: INSIDE.home,
-  USER: "sandbox",
-  LANG: "C.UTF-8",
-  TMPDIR: "/tmp",
-} as const;
 
 export function daemonConfig({ spec, keys, settings }: DaemonConfigParts): DaemonConfig {
   const { labels, token, blueprint } = spec;
@@ -33,7 +27,7 @@ export function daemonConfig({ spec, keys, settings }: DaemonConfigParts): Daemo
     token,
     listen: { host: "::", port: DAEMON_PORT, psk: keys.issue("daemon", owner) },
     orphanTimeoutMs: settings.orphanTimeoutMs,
-    environment: { ...BASE_ENVIRONMENT, ...modeVariables(mode), ...blueprint.environment },
+    environment: { ...baseEnvironment(homePathOf(blueprint)), ...modeVariables(mode), ...blueprint.environment },
     ownsPidNamespace: true,
     ...(mode !== "none" &&
       host !== undefined && {

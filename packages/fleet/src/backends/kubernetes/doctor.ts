@@ -28,7 +28,10 @@ const reviewSchema = z.looseObject({ status: z.looseObject({ allowed: z.boolean(
 const quotaSchema = z.looseObject({
   metadata: z.looseObject({ name: z.string() }),
   status: z
-    .looseObject({ hard: z.record(z.string(), z.string()).default({}), used: z.record(z.string(), z.string()).default({}) })
+    .looseObject({
+      hard: z.record(z.string(), z.string()).default({}),
+      used: z.record(z.string(), z.string()).default({}),
+    })
     .prefault({}),
 });
 
@@ -79,7 +82,8 @@ async function permissionFindings(
       : [];
   const missing: string[] = [];
   for (const [resource, verbs] of [...NEEDED, ...perThread])
-    for (const verb of verbs) if (!(await isAllowed(api, { resource, verb }, signal))) missing.push(ruleFor(verb, resource));
+    for (const verb of verbs)
+      if (!(await isAllowed(api, { resource, verb }, signal))) missing.push(ruleFor(verb, resource));
   if (forwards && !(await isAllowed(api, { resource: "pods", subresource: "portforward", verb: "create" }, signal)))
     missing.push(ruleFor("create", "pods/portforward"));
   const permissions: Finding =

@@ -3,7 +3,7 @@
 import type { EngineRef } from "@sandlot/contract";
 import type { Api } from "./api/api.ts";
 import { type NodeState, nodeState } from "./node-loss.ts";
-import { parseLabels, parseRef, PROOF_FINALIZER } from "./pod/names.ts";
+import { PROOF_FINALIZER, parseLabels, parseRef } from "./pod/names.ts";
 import { isBeingDeleted, podOf } from "./pod/pod.ts";
 import { proofOf } from "./pod/proof.ts";
 import type { KubernetesSettings } from "./settings.ts";

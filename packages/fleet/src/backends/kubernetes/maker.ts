@@ -26,12 +26,12 @@ import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
 import { daemonConfig } from "./daemon-config.ts";
-import { explainWaiting, failureOf, stageOf } from "./pod/progress.ts";
 import { differenceOf } from "./pod/admitted.ts";
 import { podManifest } from "./pod/manifest.ts";
 import { formatRef, INTENT_GATE, podName } from "./pod/names.ts";
 import { isBeingDeleted, isGated, type Pod, podOf } from "./pod/pod.ts";
 import type { PodSecrets } from "./pod/pod-secret.ts";
+import { explainWaiting, failureOf, stageOf } from "./pod/progress.ts";
 import type { CachedPod, PodCache } from "./pod-cache.ts";
 import type { PodCredentials } from "./pod-credentials.ts";
 import type { Remover } from "./remover.ts";
@@ -87,7 +87,11 @@ export class Maker {
       await this.#secret(spec, pod, config, signal);
       const made = await this.#start(spec, pod, signal);
       await this.#ready(spec, uid, signal);
-      return { ref: formatRef({ namespace: api.namespace, name: manifest.metadata.name, uid }), place, workspace: made };
+      return {
+        ref: formatRef({ namespace: api.namespace, name: manifest.metadata.name, uid }),
+        place,
+        workspace: made,
+      };
     } catch (error) {
       if (uid !== null) await this.#undo(spec, uid);
       throw error;
@@ -172,8 +176,7 @@ export class Maker {
         return;
       } catch (error) {
         signal.throwIfAborted();
-        const mayRepeat =
-          isRefusal(error, 422) || isRefusal(error, 409) || isSandlotError(error, "engine_unavailable");
+        const mayRepeat = isRefusal(error, 422) || isRefusal(error, 409) || isSandlotError(error, "engine_unavailable");
         if (!mayRepeat || attempt >= ATTEMPTS_MAX) throw error;
       }
       // The refusal does not say which of uid, version or gate did not match.

@@ -5,9 +5,9 @@
 
 import { isSandlotError, type SandboxId, SandlotError } from "@sandlot/contract";
 import type { Credentials } from "../../backend/backend.ts";
+import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import type { DaemonAddress, DaemonTarget } from "../../sandboxd/index.ts";
-import { type AskedObject, KnownCredentials } from "../../sandboxd/credentials.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import type { Api } from "./api/api.ts";

@@ -15,7 +15,7 @@ import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
 import type { PodLiveness } from "./liveness.ts";
-import { CONFIRMED_DEAD, parseLabels, parseRef, PROOF_FINALIZER } from "./pod/names.ts";
+import { CONFIRMED_DEAD, PROOF_FINALIZER, parseLabels, parseRef } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 

@@ -18,6 +18,5 @@ export const INSIDE = {
   config: "/run/sandlot/config",
   /** For the daemon alone: commands that fill `/tmp` must not stop it. */
   temporary: "/run/sandlot/tmp",
-  home: "/home/sandbox",
   workspace: "/mnt/user-data",
 } as const;

@@ -6,7 +6,7 @@
  */
 
 import type { Agent } from "node:http";
-import { Agent as SecureAgent, type RequestOptions } from "node:https";
+import { type RequestOptions, Agent as SecureAgent } from "node:https";
 import type { KubeConfig } from "@kubernetes/client-node";
 import { SandlotError } from "@sandlot/contract";
 import { importPeer } from "../../../optional-peer.ts";

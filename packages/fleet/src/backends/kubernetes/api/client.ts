@@ -99,12 +99,7 @@ export class ApiClient implements Api {
     return this.#object(response, "create", kind);
   }
 
-  async patch(
-    kind: Kind,
-    name: string,
-    steps: readonly PatchStep[],
-    signal: AbortSignal,
-  ): Promise<ApiObject | null> {
+  async patch(kind: Kind, name: string, steps: readonly PatchStep[], signal: AbortSignal): Promise<ApiObject | null> {
     const contentType = "application/json-patch+json";
     const request = { method: "PATCH", path: this.#path(kind, name), body: steps, contentType } as const;
     const response = await this.#write(request, signal);

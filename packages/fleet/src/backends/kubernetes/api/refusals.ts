@@ -3,7 +3,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { ApiRefusal } from "./api.ts";
+import type { ApiRefusal } from "./api.ts";
 
 export interface Asked {
   readonly verb: string;

@@ -7,7 +7,7 @@
  * - Nothing is sent twice here: only the caller knows what may be repeated.
  */
 
-import { request as plainRequest, type ClientRequest, type IncomingMessage } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as plainRequest } from "node:http";
 import { request as secureRequest } from "node:https";
 import { SandlotError } from "@sandlot/contract";
 import { packageManifest } from "../../../package-files.ts";
@@ -117,9 +117,7 @@ export class ApiTransport {
       };
       signal.addEventListener("abort", onAbort, { once: true });
       asked.once("close", () => signal.removeEventListener("abort", onAbort));
-      asked.on("error", (error) =>
-        reject(signal.aborted ? signal.reason : this.unavailable(reasonOf(error), error)),
-      );
+      asked.on("error", (error) => reject(signal.aborted ? signal.reason : this.unavailable(reasonOf(error), error)));
       asked.once("response", resolve);
       asked.end(sent ?? undefined);
     });

@@ -60,7 +60,8 @@ function eventOf(line: string): WatchEvent {
   if (OBJECT_EVENTS.has(type)) {
     const known = type as "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK";
     // A bookmark has nothing but its version.
-    const named = type === "BOOKMARK" ? { ...(object as object), metadata: { name: "", ...metadataOf(object) } } : object;
+    const named =
+      type === "BOOKMARK" ? { ...(object as object), metadata: { name: "", ...metadataOf(object) } } : object;
     return { type: known, object: apiObjectSchema.parse(named) };
   }
   const { code, message } = statusSchema.parse(object);

@@ -67,5 +67,7 @@ export function networkPolicies({ egressPort, clusterRanges, gatewaysAreInside }
 
 /** An exception inside another one is refused by some policy controllers. */
 function isNotWithinPrivate(range: string): boolean {
-  return !/^(10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.)/.test(range);
+  return !/^(10\.|127\.|169\.254\.|192\.168\.|172\.(1[6-9]|2\d|3[01])\.|100\.(6[4-9]|[7-9]\d|1[01]\d|12[0-7])\.)/.test(
+    range,
+  );
 }

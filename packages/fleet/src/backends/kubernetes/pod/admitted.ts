@@ -24,8 +24,7 @@ export function differenceOf(wanted: Wanted, made: Pod): string | null {
   const changed = changedContainer(wanted.spec.containers, spec.containers);
   if (changed !== null) return changed;
   if (spec.automountServiceAccountToken !== false) return "admission gave it a service account token";
-  for (const share of ["hostNetwork", "hostPID", "hostIPC"])
-    if (spec[share] === true) return `admission set ${share}`;
+  for (const share of ["hostNetwork", "hostPID", "hostIPC"]) if (spec[share] === true) return `admission set ${share}`;
   return null;
 }
 

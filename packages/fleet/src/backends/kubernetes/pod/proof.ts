@@ -51,7 +51,8 @@ function haveAllEnded({ spec, status }: Pod): boolean {
     const failedAt = init.findIndex((one) => (one?.state.terminated?.exitCode ?? 0) !== 0);
     const later = [...init.slice(failedAt + 1), ...main];
     return (
-      init.slice(0, failedAt + 1).every(hasEnded) && later.every((one) => hasEnded(one) || one?.state.waiting !== undefined)
+      init.slice(0, failedAt + 1).every(hasEnded) &&
+      later.every((one) => hasEnded(one) || one?.state.waiting !== undefined)
     );
   }
   return [...init, ...main].every(hasEnded);

@@ -76,7 +76,10 @@ export class SharedWorkspaces implements PodWorkspaces {
   async fence({ marker }: PodSpec): Promise<"existing" | "new" | "none"> {
     if (marker === null) return "none";
     const { user, thread, generation, sandboxId } = marker;
-    return this.volume.call("fence", [{ user, thread }, { generation, sandboxId }]);
+    return this.volume.call("fence", [
+      { user, thread },
+      { generation, sandboxId },
+    ]);
   }
 
   release(place: Place): Promise<"dropped" | "occupied"> {

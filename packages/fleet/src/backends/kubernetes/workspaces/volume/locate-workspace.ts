@@ -23,11 +23,7 @@ const TRANSIT_LOOKS_MAX = 20;
 const TRANSIT_PAUSE_MS = 100;
 
 /** A descriptor of the workspace; `null` when there is none. */
-export async function locateWorkspace(
-  volume: VolumeWorkspaces,
-  owner: Owner,
-  make: boolean,
-): Promise<number | null> {
+export async function locateWorkspace(volume: VolumeWorkspaces, owner: Owner, make: boolean): Promise<number | null> {
   const thread = threadKeyOf(owner.user, owner.thread);
   const { threads, world } = volume;
   for (let looks = 1; looks <= TRANSIT_LOOKS_MAX; looks++) {
@@ -56,8 +52,7 @@ async function openPresent(
       tenant === null ? undefined : await slots.reach(at.slot, tenant, async (path) => openSync(path, OPEN_DIRECTORY));
     if (inSlot !== undefined) return inSlot;
   }
-  if (home !== null)
-    return unlessMissing(() => openSync(layout.home(thread, home.name), OPEN_DIRECTORY)) ?? "moving";
+  if (home !== null) return unlessMissing(() => openSync(layout.home(thread, home.name), OPEN_DIRECTORY)) ?? "moving";
   // Recorded and not there: it is on its way, or being made, as long as its sandbox may run.
   return isSent && (await slots.state(at.slot)) === "open" ? "moving" : null;
 }

@@ -219,6 +219,11 @@ export class VolumeProcess {
 
   #unavailable(problem: string): SandlotError {
     const tried = [this.#options.root];
-    return new SandlotError("engine_unavailable", { engine: "workspaces", problem, tried, retryAfterMs: RETRY_AFTER_MS });
+    return new SandlotError("engine_unavailable", {
+      engine: "workspaces",
+      problem,
+      tried,
+      retryAfterMs: RETRY_AFTER_MS,
+    });
   }
 }

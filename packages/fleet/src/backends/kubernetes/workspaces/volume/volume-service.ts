@@ -15,8 +15,8 @@ import type {
 import type { Owner } from "../../../../host/workspaces/homes.ts";
 import { hostWorkspaces } from "../../../../host/workspaces/host-workspaces.ts";
 import type { CopyLimits } from "../../../../host/workspaces/tree-copy.ts";
-import { localPlace, type PlaceCall, runPlaceCall } from "./local-place.ts";
 import type { VolumeUse } from "./layout.ts";
+import { localPlace, type PlaceCall, runPlaceCall } from "./local-place.ts";
 import type { VolumeWorkspaces } from "./volume-workspaces.ts";
 
 /** Bytes of a file that one answer carries. */
@@ -79,12 +79,7 @@ export class VolumeService {
     return this.#host.branch(from, to, limits);
   }
 
-  async writeFile(
-    key: WorkspaceKey,
-    path: string,
-    options: WriteOptions,
-    content: Content,
-  ): Promise<FileStat | null> {
+  async writeFile(key: WorkspaceKey, path: string, options: WriteOptions, content: Content): Promise<FileStat | null> {
     return (await this.#host.writeFile?.(key, path, content, options)) ?? null;
   }
 
@@ -134,8 +129,7 @@ export class VolumeService {
   }
 
   stat = async (session: number, path: string): Promise<FileStat | null> => this.#session(session).files.stat(path);
-  list = async (session: number, path: string): Promise<readonly FileStat[]> =>
-    this.#session(session).files.list(path);
+  list = async (session: number, path: string): Promise<readonly FileStat[]> => this.#session(session).files.list(path);
   remove = async (session: number, path: string): Promise<void> => this.#session(session).files.remove(path);
 
   async read(session: number, path: string, range?: { offset?: number; length?: number }): Promise<number> {
@@ -211,4 +205,3 @@ async function* inPieces(content: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   for await (const chunk of content)
     for (let at = 0; at < chunk.length; at += PIECE_BYTES) yield chunk.subarray(at, at + PIECE_BYTES);
 }
-

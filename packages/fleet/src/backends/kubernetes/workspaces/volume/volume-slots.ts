@@ -144,7 +144,8 @@ export class VolumeSlots {
   async dropIfOver(slot: string): Promise<boolean> {
     if ((await this.state(slot)) === "open" || (await this.tenant(slot)) !== null) return false;
     const directory = this.#layout.releasedSlot(slot);
-    if (!(await removeBare(join(directory, "mnt")))) await this.setAside(slot, "it was in the slot and is no workspace");
+    if (!(await removeBare(join(directory, "mnt"))))
+      await this.setAside(slot, "it was in the slot and is no workspace");
     for (const name of (await freshNames(directory, this.#world.wallMs())) ?? [])
       if (parseTenant(name) !== null || name.startsWith("made.")) await ifThere(() => unlink(join(directory, name)));
     await removeBare(directory);
@@ -157,11 +158,7 @@ export class VolumeSlots {
     return state === "open" ? this.#layout.slot(slot) : this.#layout.releasedSlot(slot);
   }
 
-  async #reachIn<T>(
-    directory: string,
-    inode: bigint,
-    use: (path: Buffer) => Promise<T>,
-  ): Promise<T | undefined> {
+  async #reachIn<T>(directory: string, inode: bigint, use: (path: Buffer) => Promise<T>): Promise<T | undefined> {
     const mnt = join(directory, "mnt");
     // A client may remember that the workspace's name was missing.
     if (!(await refresh(mnt, this.#world.wallMs())) || !(await ownerMayAll(mnt))) return undefined;

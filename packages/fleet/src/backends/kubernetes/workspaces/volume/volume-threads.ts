@@ -9,7 +9,19 @@
  * - Every removal names exactly what was seen.
  */
 
-import { chmod, mkdir, open, opendir, readFile, rename, rmdir, stat, truncate, unlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  mkdir,
+  open,
+  opendir,
+  readFile,
+  rename,
+  rmdir,
+  stat,
+  truncate,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { type Generation, SandlotError, type ThreadKey } from "@sandlot/contract";
 import { z } from "zod";
@@ -22,7 +34,16 @@ import { tryJson } from "../../../../world/try-json.ts";
 import type { World } from "../../../../world/world.ts";
 import { removeBare } from "./bare-tree.ts";
 import { freshNames, ifThere, isTaken, record, statOrNull } from "./fresh-names.ts";
-import { goneName, homeName, NO_SANDBOX, PASSABLE, parseRecord, type ThreadRecord, type VolumeLayout, type VolumeUse } from "./layout.ts";
+import {
+  goneName,
+  homeName,
+  NO_SANDBOX,
+  PASSABLE,
+  parseRecord,
+  type ThreadRecord,
+  type VolumeLayout,
+  type VolumeUse,
+} from "./layout.ts";
 import { type HomeRecord, ThreadRecords } from "./thread-records.ts";
 import { moveTo } from "./volume-tree.ts";
 

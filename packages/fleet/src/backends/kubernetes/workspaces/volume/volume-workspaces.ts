@@ -28,8 +28,8 @@ import type { CopyLimits, CopyOutcome } from "../../../../host/workspaces/tree-c
 import { inOurWords, isMissing, noRoomInOurWords } from "../../../../world/disk-trouble.ts";
 import type { World } from "../../../../world/world.ts";
 import { branchWorkspace } from "./branch-workspace.ts";
-import { locateWorkspace } from "./locate-workspace.ts";
 import { atName, goneName, homeName, PASSABLE, type SlotTenant, VolumeLayout, type VolumeUse } from "./layout.ts";
+import { locateWorkspace } from "./locate-workspace.ts";
 import type { HomeRecord, ThreadRecords } from "./thread-records.ts";
 import { VolumeSlots } from "./volume-slots.ts";
 import { sweepVolume } from "./volume-sweep.ts";
@@ -237,7 +237,8 @@ export class VolumeWorkspaces implements Workspaces {
         }
         repairTree(this.layout.home(thread, home.name), null);
         const target = this.layout.home(thread, homeName(use));
-        const moved = home.name === homeName(use) ? "done" : await moveTo(this.layout.home(thread, home.name), target, home.inode);
+        const moved =
+          home.name === homeName(use) ? "done" : await moveTo(this.layout.home(thread, home.name), target, home.inode);
         if (moved !== "done") continue;
         await this.#tidy(thread, use);
         return isNew ? "new" : "existing";
