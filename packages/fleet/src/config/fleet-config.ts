@@ -8,14 +8,16 @@ export interface FleetConfig {
   readonly fleetId?: string | undefined;
   /**
    * The engine that sandboxes live on. `local`: this machine, with Linux namespaces. `docker`: a Docker or Podman
-   * engine. `remote`: a provisioner: another Sandlot gateway, or DeerFlow's service. `memory`: inside this process,
-   * without isolation, for tests. Default: `"local"`.
+   * engine. `kubernetes`: pods of a Kubernetes cluster (experimental). `remote`: a provisioner: another Sandlot
+   * gateway, or DeerFlow's service. `memory`: inside this process, without isolation, for tests. Default: `"local"`.
    */
-  readonly backend?: "local" | "docker" | "remote" | "memory" | undefined;
+  readonly backend?: "local" | "docker" | "kubernetes" | "remote" | "memory" | undefined;
   /** The local backend. */
   readonly local?: FleetConfigLocal | undefined;
   /** The docker backend. */
   readonly docker?: FleetConfigDocker | undefined;
+  /** The kubernetes backend (experimental). */
+  readonly kubernetes?: FleetConfigKubernetes | undefined;
   /** The remote backend. */
   readonly remote?: FleetConfigRemote | undefined;
   /** The directory that every sandbox sees, read-only, at /mnt/skills. */
@@ -153,6 +155,116 @@ interface FleetConfigDocker {
   readonly pull?: "missing" | "never" | undefined;
   /** How long fetching an image may take. Default: `600000`. */
   readonly pullTimeoutMs?: number | string | undefined;
+}
+
+/** The kubernetes backend (experimental). */
+interface FleetConfigKubernetes {
+  /** A kubeconfig file. Default: the service account of this pod, $KUBECONFIG, then ~/.kube/config. */
+  readonly kubeconfig?: string | undefined;
+  /** A context of the kubeconfig file. Default: its current one. */
+  readonly context?: string | undefined;
+  /** The namespace of all sandboxes. Default: that of the service account or of the context. */
+  readonly namespace?: string | undefined;
+  /**
+   * How daemons are reached. `pod-ip`: directly. `port-forward`: through the API server, for one person's machine.
+   * `auto`: directly inside the cluster, otherwise through the API server. Default: `"auto"`.
+   */
+  readonly connect?: "auto" | "pod-ip" | "port-forward" | undefined;
+  /** The image of blueprints that name none. Default: `"sandlot/sandbox:1"`. */
+  readonly image?: string | undefined;
+  /** When nodes fetch the image. Default: `"IfNotPresent"`. */
+  readonly imagePullPolicy?: "Always" | "IfNotPresent" | "Never" | undefined;
+  /**
+   * `in-image`: the image has the daemon in /opt/sandlot. `init-copy`: an init container copies it from `daemonImage`;
+   * the image then needs only /bin/sh. Default: `"in-image"`.
+   */
+  readonly daemon?: "in-image" | "init-copy" | undefined;
+  /** For `init-copy`: an image with the daemon. Default: `image`. */
+  readonly daemonImage?: string | undefined;
+  /** The RuntimeClass of blueprints that name no runtime. Default: the cluster's own runtime. */
+  readonly runtimeClass?: string | undefined;
+  /** The priority class of pods. Default: the cluster's. */
+  readonly priorityClassName?: string | undefined;
+  /** The account that sandboxes run as. Default: `10001`. */
+  readonly uid?: number | undefined;
+  /** The group that goes with `uid`. Default: `10001`. */
+  readonly gid?: number | undefined;
+  /** The memory limit of blueprints without one. Default: `2147483648`. */
+  readonly memoryBytes?: number | string | undefined;
+  /** The processor limit of blueprints without one. Default: `2`. */
+  readonly cpuCount?: number | undefined;
+  /** The limit for everything that a pod writes to its node, for blueprints without one. Default: `10737418240`. */
+  readonly diskBytes?: number | string | undefined;
+  /** The memory that the scheduler reserves for a pod. Default: `268435456`. */
+  readonly requestMemoryBytes?: number | string | undefined;
+  /** The processors that the scheduler reserves for a pod. Default: `0.1`. */
+  readonly requestCpuCount?: number | undefined;
+  /** Size of a sandbox's private /tmp. Default: `1073741824`. */
+  readonly tmpBytes?: number | string | undefined;
+  /** Size of a sandbox's private home directory. Default: `1073741824`. */
+  readonly homeBytes?: number | string | undefined;
+  /** Where threads' files are kept. */
+  readonly workspaces?: FleetConfigKubernetesWorkspaces | undefined;
+  /** Volumes that blueprints may mount by name (`mounts: [{ volume: … }]`). */
+  readonly volumes?: { readonly [name: string]: FleetConfigKubernetesVolumes } | undefined;
+  /**
+   * `enforce`: every sandbox proves that the cluster enforces its network policy before anything runs in it.
+   * `external`: the operator answers for the isolation; nothing is checked. Default: `"enforce"`.
+   */
+  readonly networkPolicy?: "enforce" | "external" | undefined;
+  /** What `sandlot doctor` does about ports of a sandbox's own node, which policies always allow. Default: `"warn"`. */
+  readonly ownNode?: "warn" | "refuse" | undefined;
+  /** The egress proxies of the fleet. */
+  readonly egress?: FleetConfigKubernetesEgress | undefined;
+  /** Networks (CIDR) of pods, services and nodes. Without them the network mode `open` is refused. */
+  readonly clusterRanges?: readonly string[] | undefined;
+  /** Name servers of sandboxes with the network mode `open`. */
+  readonly nameServers?: readonly string[] | undefined;
+  /**
+   * `trust`: a sandbox whose Node object is gone, or is not ready and tainted out-of-service, counts as dead; the
+   * machine must be off. `confirm`: only `sandlot confirm-dead` ends such a sandbox. Default: `"trust"`.
+   */
+  readonly nodeLoss?: "trust" | "confirm" | undefined;
+  /** When the cluster ends a pod by itself, whatever runs in it. Default: `604800000`. */
+  readonly hardLifetimeMs?: number | string | undefined;
+  /** How long a pod may take to be scheduled and ready, image included. Default: `120000`. */
+  readonly readyTimeoutMs?: number | string | undefined;
+}
+
+/** Where threads' files are kept. */
+interface FleetConfigKubernetesWorkspaces {
+  /**
+   * `none`: files end with their sandbox. `claim`: one ReadWriteMany claim for all threads. `per-thread`: a claim for
+   * each thread. Default: `"none"`.
+   */
+  readonly mode?: "none" | "claim" | "per-thread" | undefined;
+  /** For `claim`: its name. */
+  readonly claim?: string | undefined;
+  /** For `claim`: where this process has the same claim mounted. */
+  readonly root?: string | undefined;
+  /** For `per-thread`: the storage class. Default: the cluster's. */
+  readonly storageClass?: string | undefined;
+  /** For `per-thread`: the size of each claim. Default: `10737418240`. */
+  readonly sizeBytes?: number | string | undefined;
+}
+
+interface FleetConfigKubernetesVolumes {
+  /** A PersistentVolumeClaim of the namespace. */
+  readonly claim?: string | undefined;
+  /** A directory of the claim. Default: all of it. */
+  readonly subPath?: string | undefined;
+  /** In place of `claim`: a ConfigMap of the namespace, read-only. */
+  readonly configMap?: string | undefined;
+}
+
+/** The egress proxies of the fleet. */
+interface FleetConfigKubernetesEgress {
+  /** The address of the egress proxies' Service. Without it there is no network. */
+  readonly host?: string | undefined;
+  /** Its port for sandboxes. Default: `3129`. */
+  readonly port?: number | undefined;
+  /** A port of it that no policy allows: sandboxes prove by it that policies are enforced. Default: `3130`. */
+  readonly canaryPort?: number | undefined;
 }
 
 /** The remote backend. */

@@ -17,7 +17,10 @@ describe("the cause of a pod's death", () => {
     ["deadline", { reason: "DeadlineExceeded", state: ended(137, "Error") }],
     ["disk-limit", { reason: "Evicted", state: ended(137, "Error") }],
     ["node-pressure", { reason: "Evicted", ...disrupted("TerminationByKubelet"), state: ended(137) }],
-    ["node-shutdown", { ...disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.") }],
+    [
+      "node-shutdown",
+      { ...disrupted("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.") },
+    ],
     ["preempted", { ...disrupted("PreemptionByScheduler"), state: ended(143) }],
     ["drained", { ...disrupted("EvictionByEvictionAPI"), state: ended(143) }],
     ["node-lost", { ...disrupted("DeletionByPodGC") }],

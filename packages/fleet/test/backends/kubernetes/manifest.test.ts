@@ -50,7 +50,8 @@ describe("the pod of a sandbox", () => {
 
   it("has requests and limits for memory, processors and disk, of the blueprint or of the configuration", () => {
     const resources = (different: Partial<Blueprint>) =>
-      (made(different, { memoryBytes: 1024, requestMemoryBytes: 4096 }).spec.containers[0] as { resources: object }).resources;
+      (made(different, { memoryBytes: 1024, requestMemoryBytes: 4096 }).spec.containers[0] as { resources: object })
+        .resources;
     expect(resources({})).toMatchObject({ limits: { memory: "1024", cpu: "2000m" }, requests: { memory: "1024" } });
     const limits = { memoryBytes: 8192, cpuCount: 0.5, diskBytes: 1_000 };
     expect(resources({ limits })).toMatchObject({
@@ -94,7 +95,10 @@ describe("what admission made of the pod", () => {
     ["an init container", (spec: Record<string, unknown>) => (spec.initContainers = [{ name: "setup" }])],
     ["a volume", (spec: Record<string, unknown>) => (spec.volumes as object[]).push({ name: "token" })],
     ["a token", (spec: Record<string, unknown>) => (spec.automountServiceAccountToken = true)],
-    ["another image", (spec: Record<string, unknown>) => Object.assign((spec.containers as object[])[0] ?? {}, { image: "x" })],
+    [
+      "another image",
+      (spec: Record<string, unknown>) => Object.assign((spec.containers as object[])[0] ?? {}, { image: "x" }),
+    ],
     ["the host's network", (spec: Record<string, unknown>) => (spec.hostNetwork = true)],
   ])("is refused with %s", (_what, change) => {
     expect(admitted((spec) => void change(spec))).toMatch(/^admission/);

@@ -26,7 +26,14 @@ export interface PodLook {
 }
 
 export function pod(look: PodLook = {}): Pod {
-  const { phase = "Running", reason = "", nodeName = "node1", state = RUNNING, conditions = [], podIP = "10.0.0.1" } = look;
+  const {
+    phase = "Running",
+    reason = "",
+    nodeName = "node1",
+    state = RUNNING,
+    conditions = [],
+    podIP = "10.0.0.1",
+  } = look;
   const status = (name: string, one: object) => [{ name, state: one }];
   return podOf({
     metadata: {

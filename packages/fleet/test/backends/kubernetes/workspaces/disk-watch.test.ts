@@ -36,7 +36,9 @@ it("a workspace over its limit is told once, one over twice the limit is ended",
   fill(1.5 * MIB);
   await watch.look();
   await watch.look();
-  expect(events).toEqual([expect.stringMatching(/^hit big: the workspace takes 1\.5 MiB of the 1\.0 MiB that it may$/)]);
+  expect(events).toEqual([
+    expect.stringMatching(/^hit big: the workspace takes 1\.5 MiB of the 1\.0 MiB that it may$/),
+  ]);
   fill(0);
   await watch.look();
   fill(3 * MIB);

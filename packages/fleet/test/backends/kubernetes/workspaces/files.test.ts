@@ -5,8 +5,8 @@ import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } fro
 import { join } from "node:path";
 import { SandlotError } from "@sandlot/contract";
 import { afterAll, expect, it } from "vitest";
-import type { Owner } from "../../../../src/host/workspaces/homes.ts";
 import { SharedWorkspaces } from "../../../../src/backends/kubernetes/workspaces/shared-workspaces.ts";
+import type { Owner } from "../../../../src/host/workspaces/homes.ts";
 import { outcomeOf, VolumeGround, world } from "./volume-ground.ts";
 
 const mounted = new VolumeGround();

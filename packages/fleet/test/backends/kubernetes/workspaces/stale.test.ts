@@ -110,34 +110,37 @@ const REPLAYS: Readonly<Record<string, Replay>> = {
 };
 
 describe.each(Object.entries(REPLAYS))("a gateway paused while %s", (_, replay) => {
-  it.each(["in its own sandbox", "in a blank"] as const)("changes nothing of what a later one has %s", async (where) => {
-    let call = 0;
-    for (let isOver = false; !isOver; ) {
-      call++;
-      expect(call).toBeLessThan(CALLS_MAX);
-      const ground = await VolumeGround.open();
-      try {
-        const key = ground.newKey();
-        const spot = await replay.prepare(ground, key);
-        const paused = pauseBefore(call, () => outcomeOf(replay.act(ground.peer(), spot)));
-        isOver = (await paused.reached) === "ended";
-        await replay.end(ground.workspaces, spot);
-        const later = await laterUse(ground, key, where);
-        paused.resume();
-        expect(HARMLESS, `paused before call ${call}`).toContain(await paused.outcome);
-        expect(await ground.workspaces.look(later), `before call ${call}`).toEqual({
-          ...(where === "in a blank" ? { home: false, slot: true } : { home: true, slot: false }),
-          stale: false,
-        });
-        expect(ground.notes(), `paused before call ${call}`).toEqual(["later"]);
-        expect(await ground.note(key)).toBe("later");
-        expect((await ground.workspaces.look(spot)).stale).toBe(true);
-      } finally {
-        ground.dispose();
+  it.each(["in its own sandbox", "in a blank"] as const)(
+    "changes nothing of what a later one has %s",
+    async (where) => {
+      let call = 0;
+      for (let isOver = false; !isOver; ) {
+        call++;
+        expect(call).toBeLessThan(CALLS_MAX);
+        const ground = await VolumeGround.open();
+        try {
+          const key = ground.newKey();
+          const spot = await replay.prepare(ground, key);
+          const paused = pauseBefore(call, () => outcomeOf(replay.act(ground.peer(), spot)));
+          isOver = (await paused.reached) === "ended";
+          await replay.end(ground.workspaces, spot);
+          const later = await laterUse(ground, key, where);
+          paused.resume();
+          expect(HARMLESS, `paused before call ${call}`).toContain(await paused.outcome);
+          expect(await ground.workspaces.look(later), `before call ${call}`).toEqual({
+            ...(where === "in a blank" ? { home: false, slot: true } : { home: true, slot: false }),
+            stale: false,
+          });
+          expect(ground.notes(), `paused before call ${call}`).toEqual(["later"]);
+          expect(await ground.note(key)).toBe("later");
+          expect((await ground.workspaces.look(spot)).stale).toBe(true);
+        } finally {
+          ground.dispose();
+        }
       }
-    }
-    expect(call).toBeGreaterThan(5);
-  });
+      expect(call).toBeGreaterThan(5);
+    },
+  );
 });
 
 /** A later generation uses the thread, and writes its own note over what it found. */

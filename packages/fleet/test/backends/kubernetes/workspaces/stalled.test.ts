@@ -122,7 +122,9 @@ it("a file system that blocks its callers in the kernel blocks no gateway", { ti
   } finally {
     if (isFrozen) run("fsfreeze", "-u", mount);
     await shared.close();
-    await expect.poll(() => outcomeOf(Promise.resolve().then(() => run("umount", mount).length)), { timeout: 20_000 }).toBe(0);
+    await expect
+      .poll(() => outcomeOf(Promise.resolve().then(() => run("umount", mount).length)), { timeout: 20_000 })
+      .toBe(0);
     rmSync(work, { recursive: true });
   }
 });

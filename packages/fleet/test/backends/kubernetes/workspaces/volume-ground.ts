@@ -7,10 +7,10 @@ import type { BlueprintHash, Generation, SandboxId, ThreadId, Token, UserId } fr
 import { isSandlotError } from "@sandlot/contract";
 import type { Place, WorkspaceSpot } from "../../../../src/backend/backend.ts";
 import { type Marker, threadKeyOf } from "../../../../src/backend/labels.ts";
-import type { Owner } from "../../../../src/host/workspaces/homes.ts";
-import { slotPlace } from "../../../../src/host/workspaces/layout.ts";
 import { VolumeLayout } from "../../../../src/backends/kubernetes/workspaces/volume/layout.ts";
 import { VolumeWorkspaces } from "../../../../src/backends/kubernetes/workspaces/volume/volume-workspaces.ts";
+import type { Owner } from "../../../../src/host/workspaces/homes.ts";
+import { slotPlace } from "../../../../src/host/workspaces/layout.ts";
 import { systemWorld } from "../../../../src/world/system-world.ts";
 
 export const world = systemWorld();
