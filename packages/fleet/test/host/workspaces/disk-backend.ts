@@ -15,7 +15,15 @@ import {
   type SandboxId,
   SandlotError,
 } from "@sandlot/contract";
-import type { Attachment, Backend, CreateSpec, EngineObject, Place, Target, Workspaces } from "../../../src/backend/backend.ts";
+import type {
+  Attachment,
+  Backend,
+  CreateSpec,
+  EngineObject,
+  Place,
+  Target,
+  Workspaces,
+} from "../../../src/backend/backend.ts";
 import type { DiskWorkspaces } from "../../../src/host/workspaces/disk-workspaces.ts";
 import { isMissing } from "../../../src/world/disk-trouble.ts";
 import { world } from "./ground.ts";
