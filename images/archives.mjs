@@ -163,7 +163,7 @@ function daemonLayer(work, root) {
     installDaemon(at("opt/sandlot"));
     // Not called node: `pkill node` inside must end the programs of an agent only.
     copyFileSync(neededNode(), join(at("opt/sandlot"), "d"));
-    addAccount(at, root, `agent:x:${ACCOUNT}:${ACCOUNT}::/home/sandbox:/bin/bash`);
+    addAccount(at, root, `agent:x:${ACCOUNT}:${ACCOUNT}::/mnt/user-data/.home:/bin/bash`);
     for (const name of ["user-data", "acp-workspace", "skills"]) at(`mnt/${name}`);
   });
 }

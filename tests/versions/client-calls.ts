@@ -121,6 +121,7 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
     await events.return(undefined);
     return taken;
   },
+  resetHome: ({ client }) => client.resetHome("for-events", { force: true }),
   stopThread: ({ client }) => client.stopThread("for-events", { force: true }),
   deleteThread: ({ client }) => client.deleteThread("for-events", { force: true }),
   destroySandbox: ({ client }) => client.destroySandbox("none", { force: true }),

@@ -32,6 +32,8 @@ const NOT_OF_THE_CLIENT = [
   ...["POST /api/threads/{thread}/uploads", "GET /api/threads/{thread}/uploads/list"],
   ...["GET /api/threads/{thread}/uploads/limits", "DELETE /api/threads/{thread}/uploads/{filename}"],
   ...["GET /api/threads/{thread}/artifacts/{path}", "PUT /api/threads/{thread}/artifacts/{path}"],
+  ...["GET /health", "GET /api/capabilities", "GET /api/sandboxes", "POST /api/sandboxes"],
+  ...["GET /api/sandboxes/{id}", "DELETE /api/sandboxes/{id}"],
   ...["POST /mcp/threads/{thread}", "GET /mcp/threads/{thread}", "DELETE /mcp/threads/{thread}"],
 ];
 

@@ -6,6 +6,7 @@ import type { CreateSpec } from "../../backend/backend.ts";
 import { homePathOf } from "../../backend/blueprint.ts";
 import { podNetwork } from "../../host/egress/cluster/pod-network.ts";
 import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
+import { baseEnvironment } from "../../sandboxd/inner-account.ts";
 import { DAEMON_PORT, INSIDE, type KubernetesSettings } from "./settings.ts";
 
 export interface DaemonConfigParts {
@@ -15,13 +16,6 @@ export interface DaemonConfigParts {
   /** Dates the certificate that the sandbox trusts. */
   readonly nowMs: number;
 }
-
-const BASE_ENVIRONMENT = {
-  PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-  USER: "sandbox",
-  LANG: "C.UTF-8",
-  TMPDIR: "/tmp",
-} as const;
 
 export function daemonConfig({ spec, keys, settings, nowMs }: DaemonConfigParts): DaemonConfig {
   const { labels, token, blueprint } = spec;
@@ -41,7 +35,7 @@ export function daemonConfig({ spec, keys, settings, nowMs }: DaemonConfigParts)
     token,
     listen: { host: "::", port: DAEMON_PORT, psk: keys.issue("daemon", owner) },
     orphanTimeoutMs: settings.orphanTimeoutMs,
-    environment: { ...BASE_ENVIRONMENT, HOME: homePathOf(blueprint), ...network.environment, ...blueprint.environment },
+    environment: { ...baseEnvironment(homePathOf(blueprint)), ...network.environment, ...blueprint.environment },
     ownsPidNamespace: true,
     ...(network.trust !== null && { trust: network.trust }),
     ...(network.needsProxy &&

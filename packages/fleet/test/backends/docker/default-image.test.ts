@@ -11,6 +11,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { archive, bootstrapArguments, buildAio, importInto, packages, recipe } from "../../../../../images/build.mjs";
 import { DOCKER_DEFAULTS } from "../../../src/backends/docker/config.ts";
 import { expectClosed, LOOK } from "../closed-daemon.ts";
+import { INSTALLERS, installsAndRuns } from "../installers.ts";
 import { claimedUid } from "../own-accounts.ts";
 import { startServed } from "./aio-served.ts";
 import { daemonFiles, onStage, STOPPING_MS, testEngine } from "./docker-harness.ts";
@@ -106,9 +107,17 @@ usingEngine("the default image", await testEngine(), (engine) => {
             expect(await ok(`command -v ${program}`)).not.toBe("");
           expect(await ok("find / -xdev -type f -perm /6000 2>/dev/null | wc -l")).toBe("0");
           expect((await sandbox.exec("echo x > /usr/x")).exitCode).not.toBe(0);
+          expect(await ok("readlink -f /home/sandbox; echo ~ ~sandbox; touch /home/sandbox/x; ls ~")).toBe(
+            "/mnt/user-data/.home\n/mnt/user-data/.home /mnt/user-data/.home\nx",
+          );
         },
         { docker: { image } },
       ));
+
+    const installers = INSTALLERS.filter(({ name }) => /^(?:pip|npm|python3)\b/.test(name));
+    it.for(installers)("$name works, and in the next sandbox after it was killed", (installer, context) =>
+      onStage(engine, (stage) => installsAndRuns(stage, installer, context), { docker: { image } }),
+    );
   });
 
   /** On the image above: its tests come first. */

@@ -1,7 +1,7 @@
-/** Copying a workspace whose paths are longer than the copy's may be. */
+/** Copying a workspace: without its home, and when its paths are longer than the copy's may be. */
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,4 +28,22 @@ it.each([
   } finally {
     await root.close();
   }
+});
+
+it("leaves the home behind, and no other directory of its name", async () => {
+  const place = mkdtempSync(join(tmpdir(), "sl-copy-"));
+  onTestFinished(() => void execFileSync("rm", ["-rf", place]));
+  for (const folder of [".home", "workspace/.home"]) {
+    mkdirSync(join(place, "from", folder), { recursive: true });
+    writeFileSync(join(place, "from", folder, "file"), "x");
+  }
+  mkdirSync(join(place, "to"));
+  const root = await open(join(place, "from"));
+  try {
+    expect(await copyWorkspace(root.fd, join(place, "to"), null)).toMatchObject({ fileCount: 1, skipped: [] });
+  } finally {
+    await root.close();
+  }
+  expect(readdirSync(join(place, "to"))).toEqual(["workspace"]);
+  expect(readdirSync(join(place, "to/workspace/.home"))).toEqual(["file"]);
 });

@@ -8,7 +8,7 @@
  * - Nothing in it is secret: everyone with the role `view` reads it.
  */
 
-import { KEPT_HOME, SandlotError, TEMPORARY_HOME, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import { HOME_DIRECTORY, SandlotError, TEMPORARY_HOME, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
 import { SANDBOXD_NODE_FLAGS } from "@sandlot/sandboxd";
 import type { CreateSpec, Place } from "../../../backend/backend.ts";
 import type { Blueprint } from "../../../backend/blueprint.ts";
@@ -133,9 +133,11 @@ const CONTAINER_SECURITY = {
 /** The supervisor is the first process: it reaps, and commands cannot kill it. It reads the configuration once. */
 function startCommand(workspace: PodVolume | null): readonly string[] {
   // A pod of its own volume begins with an empty one.
-  const made = [...WORKSPACE_DIRECTORIES.map((name) => `${INSIDE.workspace}/${name}`), KEPT_HOME].join(" ");
+  const made = [...WORKSPACE_DIRECTORIES, HOME_DIRECTORY].map((name) => `${INSIDE.workspace}/${name}`).join(" ");
   const isOwn = workspace === null || workspace.mountPath === INSIDE.workspace;
   const script = [
+    // The daemon loads nothing from the home: a sandbox writes there, and the next one has it.
+    "unset HOME",
     `export PATH=${PLAIN_PATH} TMPDIR=${INSIDE.temporary} SANDBOXD_ENDS_ON_TERM=1`,
     ...(isOwn ? [`mkdir -p ${made} 2>/dev/null || :`] : []),
     `exec 3<${INSIDE.config}/${CONFIG_ENTRY}`,
@@ -208,7 +210,9 @@ function volumesOf({ spec, config, workspace }: PodShape, copies: boolean) {
     },
     { volume: { name: "own-tmp", ...memory(OWN_TMP_BYTES) }, mount: { name: "own-tmp", mountPath: INSIDE.temporary } },
     { volume: { name: "tmp", ...memory(config.tmpBytes) }, mount: { name: "tmp", mountPath: "/tmp" } },
-    { volume: { name: "home", ...memory(config.homeBytes) }, mount: { name: "home", mountPath: TEMPORARY_HOME } },
+    ...(blueprint.home === "temporary"
+      ? [{ volume: { name: "home", ...memory(config.homeBytes) }, mount: { name: "home", mountPath: TEMPORARY_HOME } }]
+      : []),
     ...(copies
       ? [
           {
