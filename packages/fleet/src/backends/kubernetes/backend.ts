@@ -183,7 +183,9 @@ class KubernetesBackend implements Backend {
     return this.#calls.ask("rebind", signal, async () => {
       const { name, uid } = await this.#located(target, signal);
       const place = (await this.#pod(name, uid, signal))?.place ?? "home";
-      const expect = this.#podWorkspaces.arrival({ generation: target.generation, place });
+      // Only a workspace that was moved in has to arrive.
+      const hasMoved = place !== "home" && (await this.#podWorkspaces.isOccupied(place));
+      const expect = hasMoved ? this.#podWorkspaces.arrival({ generation: target.generation, place }) : null;
       await this.#attacher.rebind(name, target, from, signal, expect === null ? {} : { expect });
     });
   }
