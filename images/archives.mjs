@@ -4,7 +4,7 @@
  *
  *   npm run build && npm run images                                      all of them, in dist/images
  *   node images/archives.mjs --to DIR --only sandbox-daemon,gateway       some
- *   node images/archives.mjs --to DIR --registry registry.example.org/x   other names, for an air-gapped registry
+ *   node images/archives.mjs --to DIR --registry images.example.org/x   other names, for an air-gapped registry
  *
  *   sandlot/sandbox-daemon:1   `sandbox/` and the daemon: what sandboxes run
  *   sandlot/daemon:1           the daemon with its Node alone: the source of `daemon: init-copy`

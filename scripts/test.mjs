@@ -1,8 +1,9 @@
 /**
- * The tests of this repository as named steps, one after another, in three suites:
+ * The tests of this repository as named steps, one after another, in four suites:
  *
  *   npm test                   what a change has to pass; needs no engine, no browser and no network but the package registry
  *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds
+ *   npm run test:cluster       a Kubernetes cluster that is compiled here; not part of continuous integration
  *   npm run test:long          big sizes; not part of continuous integration
  *
  *   npm test -- --only vitest,lint     some steps
@@ -81,9 +82,8 @@ const SUITES = {
     { name: "crash-redis", run: () => script("crash", "--store", "redis", "--cycles", "60") },
     { name: "chaos-postgres", run: () => script("chaos", "--store", "postgres", "--runs", "8") },
     { name: "chaos-redis", run: () => script("chaos", "--store", "redis", "--runs", "8") },
-    // Last: the cluster is compiled in the background meanwhile, where it is not cached.
-    CLUSTER,
   ],
+  cluster: [BUILD, CLUSTER],
   long: [
     BUILD,
     { name: "sim-long", run: () => script("sim", "--runs", "100000") },

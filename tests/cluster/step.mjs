@@ -1,5 +1,5 @@
 /**
- * The step `cluster` of `npm run test:engines`: the tests that take a Kubernetes cluster.
+ * The step `cluster` of `npm run test:cluster`: the tests that take a Kubernetes cluster.
  *
  *   startBuild()   at the beginning of the suite: compiles the cluster in the background, unless it is cached
  *   clusterStep()  its last step: waits for the build, starts the cluster, runs the tests, takes the cluster down

@@ -449,11 +449,11 @@ interface FleetConfigBlueprintsPod {
   /** Labels that a node must have. */
   readonly nodeSelector?: { readonly [name: string]: string } | undefined;
   /** Taints of nodes that its pods accept, as in a pod. */
-  readonly tolerations?: readonly ({ readonly [name: string]: unknown })[] | undefined;
+  readonly tolerations?: readonly { readonly [name: string]: unknown }[] | undefined;
   /** Affinity and anti-affinity, as in a pod. */
   readonly affinity?: { readonly [name: string]: unknown } | undefined;
   /** How pods spread over nodes, as in a pod. */
-  readonly topologySpreadConstraints?: readonly ({ readonly [name: string]: unknown })[] | undefined;
+  readonly topologySpreadConstraints?: readonly { readonly [name: string]: unknown }[] | undefined;
   /** The priority class. Default: `kubernetes.priorityClassName`. */
   readonly priorityClassName?: string | undefined;
   /** Another scheduler than the cluster's default. */

@@ -119,10 +119,9 @@ function render(values: object): Rendered[] {
 
 function configOf(rendered: readonly Rendered[]): { kubernetes: object } {
   const map = rendered.find(({ kind, metadata }) => kind === "ConfigMap" && metadata.name === "sandlot");
-  const { gateway: _, ...config } = parseAllDocuments(map?.data?.["sandlot.yaml"] ?? "")[0]?.toJS() as {
-    gateway: object;
-    kubernetes: object;
-  };
+  const [document] = parseAllDocuments(map?.data?.["sandlot.yaml"] ?? "");
+  if (document === undefined) throw new Error("the chart renders no configuration");
+  const { gateway: _, ...config } = document.toJS() as { gateway: object; kubernetes: object };
   return config;
 }
 
