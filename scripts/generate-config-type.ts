@@ -76,7 +76,8 @@ function typeOf(name: string, schema: Schema): string {
 }
 
 function inArray(type: string): string {
-  return type.includes(" ") ? `(${type})` : type;
+  const isOne = /^\{[^{}]*\}$/.test(type) || !type.includes(" ");
+  return isOne ? type : `(${type})`;
 }
 
 function comment({ description, default: byDefault }: Schema, indent: string): string {
