@@ -45,9 +45,6 @@ export interface LeaseParts {
   readonly onReleased?: (() => Promise<unknown>) | null;
 }
 
-/** Whether the home was kept depends on the blueprint. */
-const WORKSPACE_LEFT: Recovery = { ...RESTORED, survived: ["workspace"] };
-
 export class ClientLease implements AsyncDisposable {
   readonly id: LeaseId;
   readonly purpose: string;
@@ -163,7 +160,7 @@ export class ClientLease implements AsyncDisposable {
     await this.#renew();
     // A gateway that did not give this lease does not know; a crash leaves the workspace.
     if (this.#lost === null && generation > this.#generation)
-      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: WORKSPACE_LEFT });
+      this.#moved({ generation, sandboxId: this.#sandboxId, recovery: workspaceLeft() });
   }
 
   #moved({ generation, sandboxId, recovery }: NonNullable<LeaseRenewal["present"]>): void {
@@ -235,4 +232,9 @@ export class ClientLease implements AsyncDisposable {
       }
     }
   }
+}
+
+/** Whether the home was kept depends on the blueprint. Made when it is used: programs that only run commands load less. */
+function workspaceLeft(): Recovery {
+  return { ...RESTORED, survived: ["workspace"] };
 }

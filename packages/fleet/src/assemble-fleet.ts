@@ -260,7 +260,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       open("locate");
       if (!store.isShared) return "here";
       const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
-      if ((await store.find(user, thread))?.engine === backend.engineId) return "here";
+      const record = await store.find(user, thread);
+      // One that is being made settles its thread when it is ready.
+      if (record?.state === "ready" && record.engine === backend.engineId) return "here";
       const place = await store.locate({ user, thread, engines: [backend.engineId] });
       throwIfElsewhere(place.elsewhere, thread, lifetimeMs);
       // What a recovering store has of the thread may be on another engine.

@@ -212,7 +212,8 @@ export class Provider implements LeaseController {
   async #look(params: AcquireParams, progress: Progress, signal: AbortSignal): Promise<Slot | LookAgain> {
     const { membership, slots, opener, admission, settings } = this.#parts;
     signal.throwIfAborted();
-    if (!membership.trusted()) await membership.validate();
+    // A caller that gives up at once leaves here, before the store is asked for anything.
+    await membership.validate();
     const held = slots.byThread(params.user, params.thread);
     if (held?.isOpen()) return held;
     const blueprint = params.blueprint ?? blueprintNamed(settings, "default");

@@ -32,7 +32,8 @@ export const provisionRequestSchema = z
       .string()
       .regex(/^[A-Za-z0-9_-]{1,128}$/)
       .default("default"),
-    extra_mounts: z.array(extraMountSchema).nullish(),
+    // Far above what is accepted: the limit keeps a long list of wrong entries from being judged one by one.
+    extra_mounts: z.array(extraMountSchema).max(100).nullish(),
     include_legacy_skills: z.boolean().default(false).describe("Ignored."),
     provision_lark_cli_runtime: z.boolean().default(false).describe("Ignored: see the capabilities."),
     provision_lark_cli_broker: z.boolean().default(false).describe("Ignored: see the capabilities."),

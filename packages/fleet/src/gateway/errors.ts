@@ -117,10 +117,13 @@ export function sendError(thrown: unknown, request: FastifyRequest, reply: Fasti
     .send({ ...detail, ...body });
 }
 
+/** Enough to mend a request by. */
+const DETAILS_MAX = 20;
+
 /** A text; for a body that the provisioner's schema refuses, a list with the place of the mistake. */
 function detailOf(thrown: unknown, error: SandlotError, forProvisioner: boolean): unknown {
   if (forProvisioner && hasZodFastifySchemaValidationErrors(thrown) && thrown.validationContext === "body")
-    return thrown.validation.map(({ instancePath, message }) => ({
+    return thrown.validation.slice(0, DETAILS_MAX).map(({ instancePath, message }) => ({
       ...{ type: "value_error", loc: ["body", ...partsOf(instancePath)], msg: message ?? "it is not valid" },
     }));
   return error.cause instanceof DeerFlowDetail ? error.cause.message : error.message;

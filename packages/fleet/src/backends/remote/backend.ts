@@ -15,7 +15,7 @@
  */
 
 import { join } from "node:path";
-import { type EngineRef, SandlotError } from "@sandlot/contract";
+import { type EngineRef, SandlotError, SYSTEM_PATH } from "@sandlot/contract";
 import type {
   Activity,
   Attachment,
@@ -59,8 +59,12 @@ export interface RemoteBackendOptions {
 /** Between two requests to confirm an end. */
 const CONFIRM_MS = 500;
 const WIPE_MS = 120_000;
-/** Removes all but the directories that every workspace has, and prints what is left. */
+/**
+ * Removes all but the directories that every workspace has, and prints what is left. The thread's own programs, which its
+ * home has, are not looked up, and what the thread closed to itself is opened first.
+ */
 const WIPE =
+  `PATH=${SYSTEM_PATH}; export PATH; chmod -R u+rwx /mnt/user-data 2> /dev/null; ` +
   "find /mnt/user-data -mindepth 2 -delete; find /mnt/user-data -mindepth 1 ! -type d -delete; " +
   "find /mnt/user-data -mindepth 2 | head -n 1; find /mnt/user-data ! -type d | head -n 1";
 
@@ -316,8 +320,9 @@ class RemoteBackend implements Backend {
         const knowledge = { checkCurrent: async () => {}, liveness: async () => "unknown" as const };
         const attachment = new AioAttachment(wire, this.#world, { sandboxId, generation }, knowledge);
         try {
-          const { stdout } = await attachment.sandbox.exec(WIPE, { cwd: "/", signal });
-          if (stdout !== "") throw new Silent(`it could not remove ${stdout.slice(0, 200)}`);
+          const { stdout, stderr, exitCode } = await attachment.sandbox.exec(WIPE, { cwd: "/", signal });
+          if (exitCode !== 0 || stdout !== "" || stderr !== "")
+            throw new Silent(`it could not remove ${(stdout || stderr).slice(0, 200)}`);
         } finally {
           await attachment.close();
         }

@@ -15,7 +15,14 @@
 
 import { timingSafeEqual } from "node:crypto";
 import { join } from "node:path";
-import { parseThreadId, parseUserId, SandlotError, type ThreadId, type UserId } from "@sandlot/contract";
+import {
+  isSandlotError,
+  parseThreadId,
+  parseUserId,
+  SandlotError,
+  type ThreadId,
+  type UserId,
+} from "@sandlot/contract";
 import { z } from "zod";
 import { ENTRIES_MAX, type SharedEntries } from "../../fleet.ts";
 import { tryJson } from "../../world/try-json.ts";
@@ -89,8 +96,16 @@ export class ProvisionedSandboxes {
     return this.#read(this.#nameOf(owner, id));
   }
 
+  /** One that cannot be read concerns its own id only, where `find` reports it. */
   async all(): Promise<readonly ProvisionedSandbox[]> {
-    return [...(await this.#texts.all())].map(([name, text]) => this.#parsed(name, text));
+    return [...(await this.#texts.all())].flatMap(([name, text]) => {
+      try {
+        return [this.#parsed(name, text)];
+      } catch (error) {
+        if (isSandlotError(error, "store_corrupt")) return [];
+        throw error;
+      }
+    });
   }
 
   /** `null`: there is one of this id already. */

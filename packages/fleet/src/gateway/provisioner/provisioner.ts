@@ -61,7 +61,7 @@ const CREATE_MS = 25_000;
 const STOP_MS = 10_000;
 /** Records of ended sandboxes that are older than this are removed by the next create. */
 const SWEEP_AFTER_MS = 600_000;
-const SWEEP_MAX = 100;
+const SWEEP_MAX = 10;
 
 export class Provisioner {
   readonly #parts: ProvisionerParts;
@@ -99,11 +99,8 @@ export class Provisioner {
     const present = await fleet.find({ user, thread });
     const isPresent = present?.sandboxId === record.sandboxId;
     const options = { force: true, purge: ownsThread, timeoutMs: STOP_MS };
-    // A later sandbox of the thread is not the client's to end.
-    const outcome =
-      isPresent || (present === null && ownsThread)
-        ? await threads.destroy({ user, thread }, options, signal)
-        : "absent";
+    // A later sandbox of the thread is not the client's to end. A store that recovers refuses to say that there is none.
+    const outcome = isPresent || present === null ? await threads.destroy({ user, thread }, options, signal) : "absent";
     aioLinks.endUses(record.name);
     // An unconfirmed end keeps its record, so that asking again can tell; its URL leads nowhere by now.
     if (outcome === "stopping") return false;
@@ -127,6 +124,8 @@ export class Provisioner {
       await refuseWithoutAio(lease, signal);
       // A client that has gone away would not know of it.
       signal.throwIfAborted();
+      // First: it makes room where there is none.
+      await this.#sweep(signal);
       const record = await records.add({
         ...{ id: order.id, owner, keyId: caller.keyId, user: key.user, thread, ownsThread: order.thread === null },
         ...{ sandboxId: lease.sandbox.id, generation: lease.generation },
@@ -141,7 +140,6 @@ export class Provisioner {
       }
       await this.#refuseOthers(key, record);
       leases.keep(record, lease);
-      await this.#sweep();
       return record;
     } catch (error) {
       await lease.release();
@@ -210,12 +208,22 @@ export class Provisioner {
     return here.filter((_, index) => valid[index]);
   }
 
-  async #sweep(): Promise<void> {
-    const { records, world } = this.#parts;
+  /** Files of a thread that an id owns go with its record. */
+  async #sweep(signal: AbortSignal): Promise<void> {
+    const { records, world, threads } = this.#parts;
     const old = (await records.all()).filter(({ createdAt }) => createdAt < world.wallMs() - SWEEP_AFTER_MS);
     const living = new Set(await this.#living(old));
     const ended = old.filter((record) => !living.has(record)).slice(0, SWEEP_MAX);
-    await Promise.all(ended.map((record) => records.remove(record)));
+    for (const record of ended) {
+      const { user, thread, ownsThread } = record;
+      try {
+        if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
+        await records.remove(record);
+      } catch (error) {
+        // It is in use again, or the store recovers: the record stays for the next sweep.
+        if (!isSandlotError(error)) throw error;
+      }
+    }
   }
 }
 

@@ -128,6 +128,8 @@ function checkedHostPath(mount: Mount, fleetRoot: string): string {
   const { hostPath } = mount;
   if (!isAbsolute(hostPath) || hostPath.includes("\0")) throw refused(mount, "the host path must be absolute");
   const path = resolved(mount);
+  // The mount of a request was checked without links. One that has come since leads elsewhere.
+  if (mount.replaces === true && path !== hostPath) throw refused(mount, "a link leads to another place");
   const kind = statSync(path);
   if (!kind.isDirectory() && !kind.isFile()) throw refused(mount, "only directories and files can be mounted");
   const root = realpathSync(fleetRoot);

@@ -185,6 +185,8 @@ export class Homes {
 
   /** Takes the content of the kept home out of reach. A workspace that is not here is left alone. */
   empty(thread: ThreadKey): void {
+    // A sandbox may have closed its workspace to its own account.
+    this.ready(thread);
     const descriptor = this.descriptor(thread);
     if (descriptor === undefined) return;
     try {

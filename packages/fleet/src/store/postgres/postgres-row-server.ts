@@ -265,7 +265,7 @@ export class PostgresRowServer implements RowServer {
     const sql = `SELECT count(pg_cancel_backend(pid))::integer AS answer FROM pg_stat_activity
       WHERE usename = current_user AND datname = current_database() AND wait_event = 'SyncRep'
         AND starts_with(query, $1) AND query_start < clock_timestamp() - $2 * interval '1 millisecond'`;
-    const ours = `SELECT "${this.#settings.schema}".commit_rows`;
+    const ours = `SELECT "${this.#settings.schema}".`;
     return this.#ask<number>("endOrphans", sql, [ours, olderThanMs], new AbortController().signal);
   }
 

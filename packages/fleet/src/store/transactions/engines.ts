@@ -14,8 +14,8 @@ export function locate(tables: Tables, { engines, ...key }: LocateRequest): Thre
   const { epoch, recovering } = tables.meta();
   if (!tables.isShared) return { epoch, recovering, elsewhere: null, isSettled: true };
   const isWaiting = refuseWhileRecovering(tables, engines, key) !== null;
-  const engine = engineOf(tables, key);
-  const isSettled = engine !== null && engines.includes(engine);
+  const home = tables.homeOf(key.user, key.thread);
+  const isSettled = home !== null && engines.includes(home);
   return { epoch, recovering: isWaiting, elsewhere: refuseElsewhere(tables, engines, key), isSettled };
 }
 

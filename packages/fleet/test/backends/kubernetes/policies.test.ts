@@ -14,7 +14,7 @@ interface Policy {
 const policies = (gatewaysAreInside: boolean) =>
   networkPolicies({
     egressPort: 3129,
-    clusterRanges: ["203.0.113.0/24", "10.1.0.0/16"],
+    clusterRanges: ["203.0.113.0/24", "10.1.0.0/16", "2001:db8::/32"],
     gatewaysAreInside,
   }) as Policy[];
 

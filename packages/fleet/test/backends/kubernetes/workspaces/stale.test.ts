@@ -153,12 +153,13 @@ it("a purge is a fence, too: an older generation moves, makes and empties nothin
     await ground.workspaces.purge(await spotAtHome(ground, key));
     const { workspaces } = ground;
     const late = [
-      workspaces.moveIn(spot),
-      workspaces.makeIn(spot),
-      workspaces.fence(key, atHome),
-      workspaces.purge(spot),
+      () => workspaces.moveIn(spot),
+      () => workspaces.makeIn(spot),
+      () => workspaces.fence(key, atHome),
+      () => workspaces.purge(spot),
+      () => workspaces.emptyHome(atHome),
     ];
-    for (const one of [...late, workspaces.emptyHome(atHome)]) expect(await outcomeOf(one)).toBe("stale_generation");
+    for (const step of late) expect(await outcomeOf(step())).toBe("stale_generation");
     expect([await ground.note(key), ground.notes()]).toEqual([null, []]);
   } finally {
     ground.dispose();

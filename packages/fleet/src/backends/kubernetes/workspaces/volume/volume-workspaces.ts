@@ -221,8 +221,11 @@ export class VolumeWorkspaces implements Workspaces {
       records?.checkFence(spot);
       const home = await this.#currentHome(thread, records);
       if (home === null) return;
-      this.trash.throwAway(join(this.layout.home(thread, home.name), HOME_DIRECTORY), thread);
-      repairTree(this.layout.home(thread, home.name), null);
+      const path = this.layout.home(thread, home.name);
+      // A sandbox may have closed its workspace to its own account.
+      repairTree(path, null);
+      this.trash.throwAway(join(path, HOME_DIRECTORY), thread);
+      repairTree(path, null);
       await this.trash.empty(thread);
     });
   }
