@@ -108,6 +108,13 @@ describe("the contract", () => {
     await create(platform, { sandbox_id: "a", some_later_field: { x: 1 }, provision_lark_cli_broker: true });
   });
 
+  it("judges a long list of mounts as one mistake, and names few of many mistakes", async () => {
+    const { platform } = await open();
+    const listed = (count: number) => ({ sandbox_id: "a", extra_mounts: Array.from({ length: count }, () => ({})) });
+    expect((await create(platform, listed(200_000), 422)).detail).toHaveLength(1);
+    expect((await create(platform, listed(60), 422)).detail).toHaveLength(20);
+  });
+
   it("refuses every extra mount where none is configured", async () => {
     const { platform, fleet } = await open();
     const extra_mounts = [{ host_path: "/tmp", container_path: "/mnt/acp-workspace", read_only: true }];

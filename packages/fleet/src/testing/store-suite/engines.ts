@@ -55,6 +55,16 @@ export const engineCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "a thread is settled when its first sandbox is ready, not while one is made",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      expect((await stage.tryReserve(a, "t")).kind).toBe("reserved");
+      const { isSettled } = await store.locate(locateOf("t"));
+      expect(isSettled).toBe(!store.isShared);
+    },
+  },
+  {
     name: "an engine without a session is out of reach, and what it has stays",
     async run(stage) {
       const { store, expect } = stage;

@@ -58,6 +58,10 @@ describe.skipIf(!hasBubblewrap)("over a gateway (skipped where bubblewrap is not
       await using lease = await fleet.acquire({ user: "ann", thread: "t1", existing: true });
       expect(lease.recovery.kind).toBe("restored");
       expect(await lease.sandbox.files.readText(NOTE)).toBe("deep blue\n");
+      // A purge runs no program of the thread, and opens what the thread has closed.
+      const plant = 'mkdir -p "$HOME/.local/bin" && printf "#!/bin/sh\\n" > "$HOME/.local/bin/find"';
+      const close = 'chmod 755 "$HOME/.local/bin/find" && mkdir closed && touch closed/f && chmod 300 closed';
+      expect((await lease.sandbox.exec(`${plant} && ${close}`)).exitCode).toBe(0);
       // Another user's thread of the same name is another one.
       await using other = await fleet.acquire({ user: "bob", thread: "t1" });
       expect(await codeOf(other.sandbox.files.readText(NOTE))).toBe("file_not_found");
@@ -68,6 +72,7 @@ describe.skipIf(!hasBubblewrap)("over a gateway (skipped where bubblewrap is not
     await using again = await fleet.acquire({ user: "ann", thread: "t1" });
     expect(again.recovery.kind).toBe("empty");
     expect(await codeOf(again.sandbox.files.readText(NOTE))).toBe("file_not_found");
+    expect((await again.sandbox.exec('ls -A "$HOME"; ls -d closed')).stdout).toBe("");
     await fleet.close({ destroy: true });
     expect(await livingInside()).toBe(0);
   }, 120_000);
