@@ -3,7 +3,7 @@
  * there is none.
  *
  * A workspace that is made here is used only after a second look: if another one is there by then, the new one, which is
- * still empty, is removed. So what is written here is never in a workspace that nobody finds.
+ * still empty, is removed. So what is written here is never in a workspace that is not found again.
  */
 
 import { openSync } from "node:fs";

@@ -44,7 +44,7 @@ interface Pending {
   readonly reject: (error: unknown) => void;
   readonly content: Content | null;
   readonly deadlineMs: number;
-  /** Since the first pull: content that nobody has read stays whole. */
+  /** Since the first pull: unread content stays whole. */
   reading: AsyncIterator<Uint8Array> | null;
   /** Why the content ended early. The caller gets this error itself. */
   broken: unknown;
