@@ -4,6 +4,7 @@ import { type FleetId, type InstanceId, isSandlotError, type SandboxId } from "@
 import type { Settings } from "../../packages/fleet/src/config/settings.ts";
 import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { assembleFleet } from "../../packages/fleet/src/open-fleet.ts";
+import { epochAfter } from "../../packages/fleet/src/store/rows/epoch-order.ts";
 import type { Liveness, ProcessIdentity } from "../../packages/fleet/src/world/world.ts";
 import type { AdmissionChecks } from "./checks/admission-checks.ts";
 import { EngineChecks } from "./checks/engine-checks.ts";
@@ -142,7 +143,7 @@ export class Simulation {
     for (const [index, host] of this.hosts.entries()) this.#engineOf.set(host, ofHosts?.[index] ?? first);
     this.#store = { ...shared, tables, audit: checks, outage: this.outage, partitions };
     const { isRows, mayRewind, isClockSet, random: rowRandom } = drawRows(seed, isShared);
-    const newEpoch = () => rowRandom.hex(16);
+    const newEpoch = () => epochAfter(null, tables.now(), rowRandom.hex(16));
     this.#rows = isRows ? new SimRows({ tables, audit: checks, findings, truth, trace, newEpoch, mayRewind }) : null;
     if (isRows) truth.clockLagMs = 0.6 * sessionLifetimeMs;
     if (mayRewind) this.#rewindLater(rowRandom);

@@ -79,7 +79,12 @@ export class RewindExceptions {
 
   /** A new epoch begins, so the window is over. */
   epochBegan(): void {
-    for (const one of this.#affected.values()) one.epochAt ??= this.#truth.now;
+    const { now } = this.#truth;
+    for (const [name, one] of [...this.#affected]) {
+      // What was excepted only until the orphans had gone is promised again, also in a later epoch.
+      if (one.epochAt === null && one.until !== null && now >= one.until) this.#affected.delete(name);
+      else one.epochAt ??= now;
+    }
   }
 
   /** No living instance knows of the loss. */

@@ -43,7 +43,7 @@ export class SimRows {
   readonly rows: MemoryRows;
   readonly mayRewind: boolean;
   readonly #parts: SimRowsParts;
-  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number; readonly epoch: string }>();
+  readonly #acknowledged = new Map<string, { readonly by: Instance; readonly at: number }>();
   #step: StoreStep | null = null;
   readonly #exceptions: RewindExceptions;
   #isEmptied = false;
@@ -105,8 +105,8 @@ export class SimRows {
   }
 
   /** The answer to a commit has reached an instance. */
-  acknowledged(by: Instance, { id, epoch }: Pick<Commit, "id" | "epoch">): void {
-    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now, epoch });
+  acknowledged(by: Instance, { id }: Pick<Commit, "id">): void {
+    if (!this.#acknowledged.has(id)) this.#acknowledged.set(id, { by, at: this.#parts.truth.now });
   }
 
   /** A failover to a replica that lacks the last `ms`. Returns whether a commit was lost. */
@@ -119,8 +119,8 @@ export class SimRows {
     truth.recoveringSince = this.#begunAt.get(this.rows.epoch) ?? truth.recoveringSince;
     for (const id of lost) {
       const known = this.#acknowledged.get(id);
-      // A commit whose epoch was lost with it is in another epoch than the present one.
-      if (known?.by.process.alive !== true || known.epoch !== this.rows.epoch) continue;
+      // Also a commit whose epoch was lost with it: its instance knows that the present epoch was over.
+      if (known?.by.process.alive !== true) continue;
       this.#knowers.set(known.by, (this.#knowers.get(known.by) ?? new Map()).set(id, known.at));
     }
     const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));

@@ -1,6 +1,7 @@
 /** A row server in memory that a test can disturb, and a store on it. */
 
-import { type Epoch, SandlotError } from "@sandlot/contract";
+import { SandlotError } from "@sandlot/contract";
+import { epochAfter } from "../../src/store/rows/epoch-order.ts";
 import { MemoryRowServer } from "../../src/store/rows/memory-row-server.ts";
 import { MemoryRows } from "../../src/store/rows/memory-rows.ts";
 import type { Commit, CommitAnswer } from "../../src/store/rows/row-server.ts";
@@ -39,7 +40,7 @@ export function newRows() {
   const clock = { offsetMs: 0 };
   const rows = new MemoryRows(
     () => world.wallMs() + clock.offsetMs,
-    () => world.randomHex(16) as Epoch,
+    () => epochAfter(null, world.wallMs(), world.randomHex(16)),
   );
   const open = (timeoutMs = 2_000) => {
     const server = new DisturbedServer(rows);

@@ -3,6 +3,7 @@
 import type { EngineRef, Generation, InstanceId, SandboxId, ThreadId, Token } from "@sandlot/contract";
 import { describe, expect, it } from "vitest";
 import type { ReadyRecord } from "../../src/store/record.ts";
+import { epochAfter } from "../../src/store/rows/epoch-order.ts";
 import { KEPT_TABLES } from "../../src/store/rows/row-server.ts";
 import type { RowStore } from "../../src/store/rows/row-store.ts";
 import { ENGINE, holdOf, identityOf, stopOf, takeOf, USER, unholdOf } from "../../src/testing/store-suite/stage.ts";
@@ -277,6 +278,20 @@ describe("a server that has lost its last writes", () => {
     expect(rows.epoch).toBe(first);
     const third = (await store.meta(ENGINE)).epoch;
     expect([first, "second"]).not.toContain(third);
+  });
+
+  it("is noticed by a process that joined after the epoch that comes back", async () => {
+    const { rows, clock, open } = newRows();
+    const first = (await open().store.meta(ENGINE)).epoch;
+    clock.offsetMs += 3_000;
+    const second = rows.beginEpoch(first, epochAfter(first, rows.now(), "a0"));
+    const { store } = open();
+    await join(store);
+    rows.rewind(2_500);
+    expect(rows.epoch).toBe(first);
+    const third = (await store.meta(ENGINE)).epoch;
+    expect([first, second]).not.toContain(third);
+    expect(rows.epoch).toBe(third);
   });
 
   it("keeps the homes of threads over the new epoch", async () => {

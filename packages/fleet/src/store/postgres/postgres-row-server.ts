@@ -13,6 +13,7 @@
 
 import type { Epoch } from "@sandlot/contract";
 import type { Timer, World } from "../../world/world.ts";
+import { epochAfter } from "../rows/epoch-order.ts";
 import {
   COMMITS_KEPT_MS,
   type Commit,
@@ -70,7 +71,7 @@ export async function openPostgresRowServer(settings: PostgresSettings, world: W
     try {
       const stop = () => connection.destroy();
       migrating.signal.addEventListener("abort", stop, { once: true });
-      await migrate(connection, settings.schema, facts.cluster, world.randomHex(16));
+      await migrate(connection, settings.schema, facts.cluster, newEpoch(world));
       await adoptCluster(connection, settings, facts, world);
     } finally {
       connection.destroy();
@@ -245,11 +246,18 @@ export class PostgresRowServer implements RowServer {
     });
   }
 
-  /** Never rejects. A failure only delays: the calls of the store report what is wrong with the server. */
+  /**
+   * Never rejects. A failure only delays: the calls of the store report what is wrong with the server, and `doctor` what
+   * this role may not do. Both parts are tried, because a server that forbids the one may allow the other.
+   */
   async #purge(): Promise<void> {
     this.#pool.trim(IDLE_MS);
     try {
       await this.endOrphans();
+    } catch {
+      // The next turn tries again.
+    }
+    try {
       for (let batch = 0; batch < PURGE_BATCHES_MAX && !this.#closed; batch += 1)
         if (!(await this.purgeBatch())) return;
     } catch {
@@ -302,8 +310,12 @@ async function adoptCluster(
   );
   if (found?.is_new === true) await connection.query(`SELECT "${schema}".begin_incarnation()`, [], call);
   if (found === undefined || found.known === found.present) return;
-  const values = [found.present, world.randomHex(16), KEPT_TABLES];
+  const values = [found.present, newEpoch(world), KEPT_TABLES];
   await connection.query(`SELECT "${schema}".adopt_cluster($1, $2, $3)`, values, call);
+}
+
+function newEpoch(world: World): Epoch {
+  return epochAfter(null, world.wallMs(), world.randomHex(8));
 }
 
 /** `null`: the position is of another incarnation or epoch, or markers after it are gone. */

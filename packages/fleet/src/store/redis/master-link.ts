@@ -10,6 +10,7 @@
 import { SandlotError } from "@sandlot/contract";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
+import { epochAfter } from "../rows/epoch-order.ts";
 import { type Connection, connect, type Dial } from "./connection.ts";
 import { DurableCommits } from "./durable-commits.ts";
 import { locateMaster } from "./locate-master.ts";
@@ -163,7 +164,7 @@ export class MasterLink {
     });
     await Promise.all(Object.values(SCRIPTS).map(({ text }) => send(["SCRIPT", "LOAD", text])));
     const count = String(keys.all.length);
-    const greeting = ["EVALSHA", SCRIPTS.greet.hash, count, ...keys.all, world.randomHex(8), keys.channel];
+    const greeting = ["EVALSHA", SCRIPTS.greet.hash, count, ...keys.all, epochAfter(null, world.wallMs(), world.randomHex(8)), keys.channel];
     const problem = problemOfGreeting(await send(greeting), place);
     if (problem !== null) throw problem;
     return facts;

@@ -11,6 +11,7 @@
 
 import type { Epoch } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import { epochAfter } from "../rows/epoch-order.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer, Topic } from "../rows/row-server.ts";
 import { cursorFrom, parseCommit, parseEpoch, parsePage, parseRead } from "./answers.ts";
 import { commitArguments, rowField } from "./commit-arguments.ts";
@@ -120,7 +121,7 @@ export class RedisRowServer implements RowServer {
   async #run(sender: Sender, script: Script, args: readonly string[], signal: AbortSignal): Promise<unknown> {
     const { all } = this.#keys;
     // A server without an epoch takes this one: it is new, or was flushed.
-    const rest = [String(all.length), ...all, this.#world.randomHex(8), ...args];
+    const rest = [String(all.length), ...all, epochAfter(null, this.#world.wallMs(), this.#world.randomHex(8)), ...args];
     try {
       return await sender.send(["EVALSHA", script.hash, ...rest], signal);
     } catch (error) {

@@ -13,6 +13,7 @@ import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { StepCost } from "../step-observer.ts";
 import { CommitFrontier } from "./commit-frontier.ts";
+import { epochAfter } from "./epoch-order.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer } from "./row-server.ts";
 import { ServerClock } from "./server-clock.ts";
 
@@ -97,8 +98,9 @@ export class RowClient {
     });
   }
 
-  beginEpoch(known: Epoch, deadline: Deadline): Promise<Epoch> {
-    const next = this.#world.randomHex(16) as Epoch;
+  /** `known` is over. The next epoch comes after `latest`, the last one that this process has seen. */
+  beginEpoch(known: Epoch, latest: Epoch | null, deadline: Deadline): Promise<Epoch> {
+    const next = epochAfter(latest ?? known, this.clock.now(), this.#world.randomHex(16));
     return this.#retry(deadline, (signal) => this.server.beginEpoch(known, next, signal));
   }
 

@@ -27,6 +27,7 @@ import { TransactionalStore } from "../transactional-store.ts";
 import { beat, endSession } from "../transactions/sessions.ts";
 import { beginTransfer } from "../transactions/transfer.ts";
 import type { TransferMark, WantedMark } from "../transfer/store-transfer.ts";
+import { isEarlier } from "./epoch-order.ts";
 import { type Deadline, RowClient, unavailable } from "./row-client.ts";
 import { RowEntries } from "./row-entries.ts";
 import { GENERATION_KEY } from "./row-key.ts";
@@ -277,14 +278,15 @@ export class RowStore extends TransactionalStore {
   /** The server has lost writes: nothing that it shows of this epoch is reliable. */
   async #beginEpoch(known: Epoch, deadline: Deadline): Promise<void> {
     const sentAt = this.#world.monotonicMs();
-    await this.#enter(await this.#client.beginEpoch(known, deadline), sentAt, deadline);
+    await this.#enter(await this.#client.beginEpoch(known, this.#epoch, deadline), sentAt, deadline);
   }
 
   async #enter(epoch: Epoch, sentAt: number, deadline: Deadline): Promise<void> {
     // An answer from before this process learned of the present epoch tells nothing about it.
     if (epoch === this.#epoch || sentAt < this.#enteredAt) return;
-    // An epoch that was over comes back: the server has lost its end.
-    if (this.#pastEpochs.has(epoch)) return this.#beginEpoch(epoch, deadline);
+    // An epoch that was over comes back: the server has lost its end. This process may have joined later.
+    const isPast = this.#pastEpochs.has(epoch) || (this.#epoch !== null && isEarlier(epoch, this.#epoch));
+    if (isPast) return this.#beginEpoch(epoch, deadline);
     if (this.#epoch !== null) this.#pastEpochs.add(this.#epoch);
     const [oldest] = this.#pastEpochs;
     if (this.#pastEpochs.size > PAST_EPOCHS_MAX && oldest !== undefined) this.#pastEpochs.delete(oldest);
