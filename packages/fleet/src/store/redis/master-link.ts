@@ -164,7 +164,14 @@ export class MasterLink {
     });
     await Promise.all(Object.values(SCRIPTS).map(({ text }) => send(["SCRIPT", "LOAD", text])));
     const count = String(keys.all.length);
-    const greeting = ["EVALSHA", SCRIPTS.greet.hash, count, ...keys.all, epochAfter(null, world.wallMs(), world.randomHex(8)), keys.channel];
+    const greeting = [
+      "EVALSHA",
+      SCRIPTS.greet.hash,
+      count,
+      ...keys.all,
+      epochAfter(null, world.wallMs(), world.randomHex(8)),
+      keys.channel,
+    ];
     const problem = problemOfGreeting(await send(greeting), place);
     if (problem !== null) throw problem;
     return facts;

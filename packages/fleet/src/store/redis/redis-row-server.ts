@@ -121,7 +121,12 @@ export class RedisRowServer implements RowServer {
   async #run(sender: Sender, script: Script, args: readonly string[], signal: AbortSignal): Promise<unknown> {
     const { all } = this.#keys;
     // A server without an epoch takes this one: it is new, or was flushed.
-    const rest = [String(all.length), ...all, epochAfter(null, this.#world.wallMs(), this.#world.randomHex(8)), ...args];
+    const rest = [
+      String(all.length),
+      ...all,
+      epochAfter(null, this.#world.wallMs(), this.#world.randomHex(8)),
+      ...args,
+    ];
     try {
       return await sender.send(["EVALSHA", script.hash, ...rest], signal);
     } catch (error) {
