@@ -247,8 +247,8 @@ export class PostgresRowServer implements RowServer {
   }
 
   /**
-   * Never rejects. A failure only delays: the calls of the store report what is wrong with the server, and `doctor` what
-   * this role may not do. Both parts are tried, because a server that forbids the one may allow the other.
+   * Never rejects. A failure only delays: the calls of the store report what is wrong with the server. Both parts are
+   * tried, because a server that forbids the one may allow the other.
    */
   async #purge(): Promise<void> {
     this.#pool.trim(IDLE_MS);
