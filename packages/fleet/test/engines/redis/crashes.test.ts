@@ -237,7 +237,7 @@ describe.skipIf(reasonToSkip() !== null)("redis that forgets", () => {
       const { cursor = "" } = (await server.scan(null, 10, stage.patience())) ?? {};
       await redis.command("FLUSHALL");
       const epoch = await call(stage.patience());
-      expect(epoch).toMatch(/^[0-9a-f]{16}$/);
+      expect(epoch).toMatch(/^[0-9a-f]{12}-[0-9a-f]{16}$/);
       expect(flushed.has(epoch ?? "")).toBe(false);
       flushed.add(epoch ?? "");
       expect(await stage.commit(await stage.commitOf({ "record/a": "A" }))).toMatchObject({ kind: "new-epoch", epoch });
