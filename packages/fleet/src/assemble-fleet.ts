@@ -26,6 +26,7 @@ import { Reaper } from "./lifecycle/housekeeping/reaper.ts";
 import { Reconciler } from "./lifecycle/housekeeping/reconciler.ts";
 import { shutDown } from "./lifecycle/housekeeping/shutdown.ts";
 import { WarmPool } from "./lifecycle/pool/warm-pool.ts";
+import { findCertainly } from "./lifecycle/session/certain-find.ts";
 import { Membership } from "./lifecycle/session/membership.ts";
 import { throwIfElsewhere } from "./lifecycle/session/refusals.ts";
 import { Destroyer } from "./lifecycle/stop/destroyer.ts";
@@ -244,9 +245,12 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       open("list");
       return (await store.list()).map(summarize);
     },
-    async find({ user, thread }) {
+    async find(key, { certain = false } = {}) {
       open("find");
-      const record = await store.find(parseUser(user), parseThreadId(thread));
+      const [user, thread] = [parseUser(key.user), parseThreadId(key.thread)];
+      const record = certain
+        ? await findCertainly(store, { user, thread, engines: [backend.engineId] }, lifetimeMs)
+        : await store.find(user, thread);
       return record === null ? null : summarize(record);
     },
     async audit({ signal } = {}) {

@@ -51,8 +51,11 @@ export interface Fleet extends AsyncDisposable {
     options?: Pick<DestroyOptions, "signal" | "timeoutMs">,
   ): Promise<DestroyOutcome>;
   list(): Promise<readonly SandboxSummary[]>;
-  /** The thread's sandbox in any state; `null` when it has none. */
-  find(key: ThreadKeyInput): Promise<SandboxSummary | null>;
+  /**
+   * The thread's sandbox in any state; `null` when it has none. A store that was lost knows no sandbox until it has
+   * recovered: with `certain` that is `store_recovering`, instead of `null`.
+   */
+  find(key: ThreadKeyInput, options?: { readonly certain?: boolean }): Promise<SandboxSummary | null>;
   /** Every thread that has a sandbox or a workspace, by user and name. `user`: only this user's. */
   listThreads(filter?: { readonly user?: string }): Promise<readonly ThreadSummary[]>;
   /** `null` when the thread has neither a sandbox nor a workspace. Makes nothing. */

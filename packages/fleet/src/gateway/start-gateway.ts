@@ -132,7 +132,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const addressOf = (label: string) => previewAddress(settings, label, previewPort);
-  const parts = { fleet, threads, keys, aioLinks, world, records: provisioned, leases: kept };
+  const parts = { fleet, threads, keys, aioLinks, world, logger, records: provisioned, leases: kept };
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
     previewAddress: addressOf,

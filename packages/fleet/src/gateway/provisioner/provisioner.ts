@@ -9,8 +9,9 @@
  * Invariants
  * - An id belongs to one thread while its sandbox lives, and a thread to one id: an id's end would otherwise end a
  *   sandbox that another client uses.
- * - A record counts only while the fleet has its sandbox and its key exists. Looking never removes a record: a store
- *   that recovers may not know the sandbox yet.
+ * - A record counts only while the fleet has its sandbox and its key exists. A store that recovers may not know the
+ *   sandbox yet: then the answer is `store_recovering`, and no record is removed.
+ * - A key sees, renews and ends only sandboxes of blueprints that it was granted.
  * - Every call ends before the client's own time limit (30 s to create, 15 s to remove).
  */
 
@@ -23,12 +24,14 @@ import {
   SandlotError,
   type UserId,
 } from "@sandlot/contract";
+import type { FastifyBaseLogger } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import type { Fleet, Lease } from "../../fleet.ts";
+import { problemOf } from "../../observe/event-bus.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { DeerFlowDetail } from "../errors.ts";
-import type { Caller } from "../guards/caller.ts";
+import { type Caller, checkBlueprint } from "../guards/caller.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import type { AioLinks } from "../previews/aio-links.ts";
 import type { ThreadKey } from "../thread-key.ts";
@@ -45,6 +48,7 @@ export interface ProvisionerParts {
   readonly records: ProvisionedSandboxes;
   readonly leases: ProvisionedLeases;
   readonly world: World;
+  readonly logger: FastifyBaseLogger;
   readonly settings: { readonly blueprint: string; readonly hostBasePath?: string | undefined };
 }
 
@@ -62,9 +66,18 @@ const STOP_MS = 10_000;
 /** Records of ended sandboxes that are older than this are removed by the next create. */
 const SWEEP_AFTER_MS = 600_000;
 const SWEEP_MAX = 10;
+/** Ended sandboxes that are remembered, so that a list does not look for each of them again. */
+const ENDED_MAX = 10_000;
+
+interface Living {
+  readonly record: ProvisionedSandbox;
+  readonly summary: SandboxSummary;
+}
 
 export class Provisioner {
   readonly #parts: ProvisionerParts;
+  readonly #ended = new Set<string>();
+  #sweeps = 0;
 
   constructor(parts: ProvisionerParts) {
     this.#parts = parts;
@@ -77,7 +90,9 @@ export class Provisioner {
 
   async find(caller: Caller, id: string): Promise<ProvisionedSandbox> {
     const record = await this.#parts.records.find(ownerOf(caller), id);
-    if (record === null || !(await this.#isLiving(record))) throw notFound(id);
+    const summary = record === null ? null : await this.#living(record);
+    if (record === null || summary === null) throw notFound(id);
+    checkBlueprint(caller.blueprints, summary.blueprint);
     this.#parts.leases.renew(record);
     return record;
   }
@@ -85,9 +100,10 @@ export class Provisioner {
   async list(caller: Caller): Promise<readonly ProvisionedSandbox[]> {
     const { records, leases } = this.#parts;
     const owner = ownerOf(caller);
-    const own = await this.#living((await records.all()).filter((record) => record.owner === owner));
-    for (const record of own) leases.renew(record);
-    return own;
+    const own = await this.#allLiving((await records.all()).filter((record) => record.owner === owner));
+    const granted = own.filter(({ summary: { blueprint } }) => caller.blueprints?.includes(blueprint) !== false);
+    for (const { record } of granted) leases.renew(record);
+    return granted.map(({ record }) => record);
   }
 
   /** Whether the engine has confirmed the end. An unknown id has ended. */
@@ -98,6 +114,7 @@ export class Provisioner {
     const { user, thread, ownsThread } = record;
     const present = await fleet.find({ user, thread });
     const isPresent = present?.sandboxId === record.sandboxId;
+    if (isPresent) checkBlueprint(caller.blueprints, present.blueprint);
     const options = { force: true, purge: ownsThread, timeoutMs: STOP_MS };
     // A later sandbox of the thread is not the client's to end. A store that recovers refuses to say that there is none.
     const outcome = isPresent || present === null ? await threads.destroy({ user, thread }, options, signal) : "absent";
@@ -113,7 +130,7 @@ export class Provisioner {
     const owner = ownerOf(caller);
     const thread = parseThreadId(order.thread ?? order.id);
     const key = { user: order.user, thread, granted: caller.blueprints };
-    const known = await this.#known(owner, order, thread);
+    const known = await this.#known(caller, order, thread);
     if (known !== null) return known;
     await this.#refuseOthers(key, null);
     // Below the base lie the files of all users, so a key of one user mounts nothing.
@@ -132,7 +149,7 @@ export class Provisioner {
       });
       if (record === null) {
         // The same request has come twice, maybe to two gateways.
-        const other = await this.#known(owner, order, thread);
+        const other = await this.#known(caller, order, thread);
         if (other === null)
           throw new SandlotError("sandbox_in_use", { sandboxId: order.id, holders: ["another request"] });
         await lease.release();
@@ -148,14 +165,16 @@ export class Provisioner {
   }
 
   /** The sandbox that has this id. `null`: none, or one that has ended. */
-  async #known(owner: string, { id, user }: Order, thread: string): Promise<ProvisionedSandbox | null> {
+  async #known(caller: Caller, { id, user }: Order, thread: string): Promise<ProvisionedSandbox | null> {
     const { records, leases } = this.#parts;
-    const record = await records.find(owner, id);
+    const record = await records.find(ownerOf(caller), id);
     if (record === null) return null;
-    if (!(await this.#isLiving(record))) {
+    const summary = await this.#living(record);
+    if (summary === null) {
       await records.remove(record);
       return null;
     }
+    checkBlueprint(caller.blueprints, summary.blueprint);
     if (record.user !== user || record.thread !== thread) {
       const problem = "it is the id of another thread's sandbox; delete that one first, or choose another id";
       throw new SandlotError("invalid_request", { field: "sandbox_id", problem });
@@ -168,10 +187,11 @@ export class Provisioner {
   async #refuseOthers({ user, thread }: ThreadKey, own: ProvisionedSandbox | null): Promise<void> {
     const { records } = this.#parts;
     const same = (await records.all()).filter((record) => record.user === user && record.thread === thread);
-    const [other] = await this.#living(same.filter(({ name }) => name !== own?.name));
+    const [other] = await this.#allLiving(same.filter(({ name }) => name !== own?.name));
     if (other === undefined) return;
     if (own !== null) await records.remove(own);
-    throw new SandlotError("sandbox_in_use", { sandboxId: other.sandboxId, holders: [`the id ${other.id}`] });
+    const { sandboxId, id } = other.record;
+    throw new SandlotError("sandbox_in_use", { sandboxId, holders: [`the id ${id}`] });
   }
 
   /** A sandbox of the thread with other mounts, which no caller holds, is replaced. */
@@ -193,37 +213,64 @@ export class Provisioner {
     }
   }
 
-  async #isLiving(record: ProvisionedSandbox): Promise<boolean> {
+  /** The record's sandbox; `null` when it has certainly ended, or its key is gone. */
+  async #living(record: ProvisionedSandbox): Promise<SandboxSummary | null> {
     const { fleet, keys } = this.#parts;
     const { user, thread } = record;
-    return isOf(record, await fleet.find({ user, thread })) && (await keys.find(record.keyId)) !== null;
+    const summary = await fleet.find({ user, thread }, { certain: true });
+    return isOf(record, summary) && (await keys.find(record.keyId)) !== null ? summary : null;
   }
 
-  async #living(records: readonly ProvisionedSandbox[]): Promise<readonly ProvisionedSandbox[]> {
+  async #allLiving(records: readonly ProvisionedSandbox[]): Promise<readonly Living[]> {
     if (records.length === 0) return [];
     const { fleet, keys } = this.#parts;
     const present = new Map((await fleet.list()).map((summary) => [summary.sandboxId as string, summary]));
-    const here = records.filter((record) => isOf(record, present.get(record.sandboxId) ?? null));
-    const valid = await Promise.all(here.map(async ({ keyId }) => (await keys.find(keyId)) !== null));
+    const here: Living[] = [];
+    for (const record of records) {
+      const summary = present.get(record.sandboxId) ?? (await this.#unlisted(record));
+      if (isOf(record, summary)) here.push({ record, summary });
+    }
+    const valid = await Promise.all(here.map(async ({ record }) => (await keys.find(record.keyId)) !== null));
     return here.filter((_, index) => valid[index]);
   }
 
-  /** Files of a thread that an id owns go with its record. */
+  /** A sandbox that has ended stays so: each is looked for once, because a list may be asked for often. */
+  async #unlisted(record: ProvisionedSandbox): Promise<SandboxSummary | null> {
+    if (this.#ended.has(record.nonce)) return null;
+    const { user, thread } = record;
+    const summary = await this.#parts.fleet.find({ user, thread }, { certain: true });
+    if (isOf(record, summary)) return summary;
+    if (this.#ended.size >= ENDED_MAX) this.#ended.clear();
+    this.#ended.add(record.nonce);
+    return null;
+  }
+
+  /**
+   * Removes some records of ended sandboxes; files of a thread that an id owns go with it. What cannot be removed now, as
+   * the store recovers or the thread is in use again, stays for a later sweep: the next ones begin with others.
+   */
   async #sweep(signal: AbortSignal): Promise<void> {
-    const { records, world, threads } = this.#parts;
+    const { records, world, threads, logger } = this.#parts;
     const old = (await records.all()).filter(({ createdAt }) => createdAt < world.wallMs() - SWEEP_AFTER_MS);
-    const living = new Set(await this.#living(old));
-    const ended = old.filter((record) => !living.has(record)).slice(0, SWEEP_MAX);
-    for (const record of ended) {
-      const { user, thread, ownsThread } = record;
+    const unlessRefused = async (step: () => Promise<void>) => {
       try {
-        if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
-        await records.remove(record);
+        await step();
       } catch (error) {
-        // It is in use again, or the store recovers: the record stays for the next sweep.
         if (!isSandlotError(error)) throw error;
+        logger.info({ problem: problemOf(error) }, "records of provisioned sandboxes stay for a later sweep");
       }
-    }
+    };
+    await unlessRefused(async () => {
+      const living = new Set((await this.#allLiving(old)).map(({ record }) => record));
+      const ended = old.filter((record) => !living.has(record));
+      const first = this.#sweeps++ % Math.max(1, Math.ceil(ended.length / SWEEP_MAX));
+      for (const record of ended.slice(first * SWEEP_MAX, (first + 1) * SWEEP_MAX))
+        await unlessRefused(async () => {
+          const { user, thread, ownsThread } = record;
+          if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
+          await records.remove(record);
+        });
+    });
   }
 }
 
@@ -232,7 +279,7 @@ function ownerOf({ scope, user, keyId }: Caller): string {
   return scope === "user" ? `user:${user}` : `key:${keyId}`;
 }
 
-function isOf({ sandboxId }: ProvisionedSandbox, summary: SandboxSummary | null): boolean {
+function isOf({ sandboxId }: ProvisionedSandbox, summary: SandboxSummary | null): summary is SandboxSummary {
   return summary?.sandboxId === sandboxId && (summary.state === "leased" || summary.state === "parked");
 }
 
