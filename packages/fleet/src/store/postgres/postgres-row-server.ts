@@ -266,7 +266,7 @@ export class PostgresRowServer implements RowServer {
   #purgeLater(): void {
     if (this.#closed) return;
     const delayMs = PURGE_INTERVAL_MS * (0.5 + this.#world.random());
-    this.#purgeTimer = this.#world.timer(delayMs, () => void this.#purge().finally(() => this.#purgeLater()), {
+    this.#purgeTimer = this.#world.timer(delayMs, () => void this.purge().finally(() => this.#purgeLater()), {
       background: true,
     });
   }
@@ -275,7 +275,7 @@ export class PostgresRowServer implements RowServer {
    * Never rejects. A failure only delays: the calls of the store report what is wrong with the server. Both parts are
    * tried, because a server that forbids the one may allow the other.
    */
-  async #purge(): Promise<void> {
+  async purge(keptMs?: number): Promise<void> {
     this.#pool.trim(IDLE_MS);
     try {
       await this.endOrphans();
@@ -284,7 +284,7 @@ export class PostgresRowServer implements RowServer {
     }
     try {
       for (let batch = 0; batch < PURGE_BATCHES_MAX && !this.#closed; batch += 1)
-        if (!(await this.purgeBatch())) return;
+        if (!(await this.purgeBatch(keptMs))) return;
     } catch {
       // The next turn tries again.
     }
@@ -292,11 +292,12 @@ export class PostgresRowServer implements RowServer {
 
   /**
    * Stops commits of this fleet that wait for a replica longer than any gateway waits for them: their gateway has died, or
-   * was cut off. They stand then, and no longer hold up other commits. Returns how many.
+   * was cut off. They stand then, and no longer hold up other commits. Returns how many. `sandlot doctor` says where this role
+   * may not.
    */
   endOrphans(olderThanMs = this.#settings.timeoutMs * 2): Promise<number> {
     const sql = `SELECT count(pg_cancel_backend(pid))::integer AS answer FROM pg_stat_activity
-      WHERE usename = current_user AND datname = current_database() AND wait_event = 'SyncRep'
+      WHERE pg_has_role(usesysid, 'USAGE') AND datname = current_database() AND wait_event = 'SyncRep'
         AND starts_with(query, $1) AND query_start < clock_timestamp() - $2 * interval '1 millisecond'`;
     const ours = `SELECT "${this.#settings.schema}".`;
     return this.#ask<number>("endOrphans", sql, [ours, olderThanMs], new AbortController().signal);
