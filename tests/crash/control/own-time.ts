@@ -36,9 +36,9 @@ export async function withinOwnTime<T>(
     const value = await look();
     const now = performance.now();
     const turns = turnsOf(pids());
-    // The processes work for each other in turn, so what each waited adds up.
+    // The one that waited longest: the others may have waited at the same time.
     let waitedMs = 0;
-    for (const [pid, turn] of turns) waitedMs += waitedSince(before.get(pid), turn, now - lookedAt);
+    for (const [pid, turn] of turns) waitedMs = Math.max(waitedMs, waitedSince(before.get(pid), turn, now - lookedAt));
     starvedMs += Math.min(waitedMs, now - lookedAt);
     [before, lookedAt] = [turns, now];
     const wallMs = now - startedAt;
