@@ -1,6 +1,5 @@
 /** A PostgreSQL server in trouble: every call ends by its deadline with a problem that a person can act on. */
 
-import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { BreakableProxy } from "./breakable-proxy.ts";
