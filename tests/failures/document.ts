@@ -26,8 +26,8 @@ export interface FaultRow {
 
 /** `why`: the store cannot have the fault. */
 export function rowOf(
-  { kind, test, serverTest }: Fault,
-  { name: store, server }: Pick<StageStore, "name" | "server">,
+  { kind, test, testsOf }: Fault,
+  { name: store }: Pick<StageStore, "name">,
   measured: readonly Measured[],
   why: string | null,
 ): FaultRow {
@@ -43,7 +43,7 @@ export function rowOf(
     lost: lostWrites === 0 ? lost : `${lostWrites} acknowledged writes; ${lost}`,
     lostWrites,
     runs: measured.length,
-    test: server === null ? test : (serverTest ?? test),
+    test: testsOf?.[store] ?? test,
   };
 }
 

@@ -23,6 +23,7 @@ import { MACHINE_FAULTS } from "./faults/machine-faults.ts";
 import { PROCESS_FAULTS } from "./faults/process-faults.ts";
 import { STORE_FAULTS } from "./faults/store-faults.ts";
 import { postgresStore } from "./stage/postgres-store.ts";
+import { redisStore } from "./stage/redis-store.ts";
 import { type Measured, Stage } from "./stage/stage.ts";
 import { type StageStore, sqliteStore } from "./stage/stage-store.ts";
 
@@ -34,11 +35,15 @@ const { values } = parseArgs({
     record: { type: "string" },
     from: { type: "string" },
     chaos: { type: "string" },
-    store: { type: "string", default: "sqlite:3,postgres:3" },
+    store: { type: "string", default: "sqlite:3,postgres:3,redis:3" },
   },
 });
 
-const STORES: Readonly<Record<string, () => StageStore>> = { sqlite: sqliteStore, postgres: postgresStore };
+const STORES: Readonly<Record<string, () => StageStore>> = {
+  sqlite: sqliteStore,
+  postgres: postgresStore,
+  redis: redisStore,
+};
 const ENGINE_KINDS = ["gateway cut off from the engine", "engine restarted"] as const;
 const FAULTS: readonly Fault[] = [...PROCESS_FAULTS, ...STORE_FAULTS, ...MACHINE_FAULTS];
 
