@@ -171,6 +171,8 @@ export interface CloseOptions {
 
 export interface FleetEvents extends AsyncIterable<FleetEvent> {
   on(listener: (event: FleetEvent) => void, ...types: FleetEventType[]): () => void;
+  /** A failure of work beside the fleet, which no call can report: the event `housekeeping-failed`. */
+  report(task: string, problem: string): void;
 }
 
 export interface RemoteLeases {
