@@ -142,9 +142,10 @@ export class Cluster {
     process.kill(this.pidOf("kube-apiserver"), "SIGCONT");
   }
 
-  /** Every process of a pod, as when its machine goes off. */
-  killPod(uid: string): void {
-    for (const pid of processesOf(uid)) process.kill(pid, "SIGKILL");
+  /** Every process of the namespace's pods, as when their machine goes off. */
+  async killPods(): Promise<void> {
+    for (const { metadata } of (await this.api.list("pods", {}, NEVER)).items)
+      for (const pid of processesOf(metadata.uid)) process.kill(pid, "SIGKILL");
   }
 
   /** The taint by which an administrator says that a machine is off. */

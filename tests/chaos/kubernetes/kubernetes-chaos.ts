@@ -19,7 +19,7 @@ import { OUTAGES, type Outage, outage } from "./outages.ts";
 import { POD_FAULTS, podFault } from "./pod-faults.ts";
 
 /** Of twenty runs. A node is lost and the API is away in at least one of twenty each. */
-const OF_TWENTY: Readonly<Record<Exclude<Kind, "fleet">, number>> = { pod: 4, node: 1.2, outage: 3.2 };
+const OF_TWENTY: Readonly<Record<Exclude<Kind, "fleet">, number>> = { pod: 3.6, node: 1.2, outage: 2.2 };
 /** So that every outage comes, and the API is away in every third. */
 const OUTAGE_ORDER: readonly Outage[] = [
   "api away",

@@ -133,6 +133,16 @@ export class KubernetesEnvironment extends Environment {
     await until("the bystander runs", async () => ((await this.bystanderSince()) === "" ? null : true));
   }
 
+  /** Nothing but this code makes it again. */
+  protected override async afterTheEnd(after: string): Promise<void> {
+    await this.ground.cluster.deletePod(BYSTANDER, 0);
+    await until("the bystander is gone", async () =>
+      (await this.ground.cluster.pod(BYSTANDER)) === null ? true : null,
+    );
+    await this.openBystander();
+    await super.afterTheEnd(after);
+  }
+
   protected async bystanderSince(): Promise<string> {
     const found = await this.ground.cluster.pod(BYSTANDER);
     const pod = found === null ? null : podOf(found);

@@ -17,14 +17,15 @@ const EXEC_MS = 45_000;
 
 export async function nodeFault(environment: KubernetesEnvironment, kind: NodeFault, thread: string): Promise<void> {
   const { cluster } = environment.ground;
-  await environment.fault(`a node's kubelet stopped: ${kind}`, async () => {
+  const act = async () => {
     try {
       return await ACTS[kind](environment, thread);
     } finally {
       cluster.startNode();
       await cluster.untilNode(true);
     }
-  });
+  };
+  await environment.fault(`a node's kubelet stopped: ${kind}`, act, { endsEverything: kind === "off" });
 }
 
 const ACTS: Readonly<Record<NodeFault, (environment: KubernetesEnvironment, thread: string) => Promise<number>>> = {
@@ -98,14 +99,16 @@ const ACTS: Readonly<Record<NodeFault, (environment: KubernetesEnvironment, thre
   async off(environment, thread) {
     const { cluster } = environment.ground;
     await (await held(environment, thread)).release();
-    const { uid } = await environment.podOf(thread);
     cluster.stopNode();
-    cluster.killPod(uid);
+    await cluster.killPods();
     await cluster.untilNode(false);
     await cluster.setOutOfService(true);
-    const away = await environment.acquire({ thread, timeoutMs: STOPPED_MS });
-    await away?.release();
-    await cluster.setOutOfService(false);
+    try {
+      const away = await environment.acquire({ thread, timeoutMs: STOPPED_MS });
+      await away?.release();
+    } finally {
+      await cluster.setOutOfService(false);
+    }
     cluster.startNode();
     const usableMs = await environment.usable(thread, performance.now(), "mine");
     await environment.end(thread);
