@@ -9,19 +9,21 @@ import { CLUSTER } from "./kubernetes-harness.ts";
 /** More at a time slow each other down on two processors. */
 const AT_ONCE = 3;
 
-export function clusterTools(groups?: readonly string[]): BackendSuiteOptions["tools"] {
+/** `missing`: why the cluster cannot run these cases. */
+export function clusterTools(groups?: readonly string[], missing: string | null = null): BackendSuiteOptions["tools"] {
   const turns = new ConcurrencyLimit(AT_ONCE);
   const never = new AbortController().signal;
   return {
     expect,
-    it: (name, run) => onCluster(name, () => turns.run(never, async () => run())),
+    it: (name, run) => onCluster(name, missing, () => turns.run(never, async () => run())),
     describe: describeGroups(groups),
   };
 }
 
 /** A test that needs the cluster. */
-function onCluster(name: string, run: () => Promise<void>): void {
+function onCluster(name: string, missing: string | null, run: () => Promise<void>): void {
   it.concurrent(name, async (context) => {
+    if (missing !== null) context.skip(missing);
     if (CLUSTER === null) context.skip("no cluster is up: tests/cluster/README.md");
     await run();
   });

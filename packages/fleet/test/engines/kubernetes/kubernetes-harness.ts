@@ -3,8 +3,8 @@
  * `tests/cluster`. Pods, Secrets and claims that are left after a test fail it.
  */
 
-import { chmodSync, readdirSync, readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, watch } from "node:fs";
+import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
@@ -24,6 +24,8 @@ const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
 const GONE_MS = 30_000;
+/** Where the cluster's own provisioner keeps volumes. */
+const VOLUMES = "/tmp/hostpath_pv";
 
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
@@ -57,9 +59,22 @@ async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Prom
   };
 }
 
+/** Asks the cluster once. `null` also where there is none. */
+export async function lookUp<T>(ask: (api: ApiClient, signal: AbortSignal) => Promise<T>): Promise<T | null> {
+  if (CLUSTER === null) return null;
+  const api = await openApi({ kubeconfig: CLUSTER, context: null, namespace: "default" }, world);
+  try {
+    return await ask(api, NEVER);
+  } finally {
+    api.close();
+  }
+}
+
 interface HarnessOptions {
   /** Overrides of the backend's usual settings. */
   readonly different?: Partial<KubernetesConfig>;
+  /** Whether the cluster is tried before the first sandbox. Default: no. */
+  readonly tries?: boolean;
   readonly workspaces?: (api: ApiClient) => Promise<KubernetesConfig["workspaces"]>;
 }
 
@@ -74,7 +89,7 @@ export async function openHarness(options: HarnessOptions = {}): Promise<Kuberne
   const open: KubernetesHarness["open"] = async (more = {}, fleet = fleetId) => {
     const kubernetes = configOf(api.namespace, { ...different, ...more });
     const settings = { fleetId: fleet, orphanTimeoutMs: 120_000, blueprints: {}, kubernetes };
-    const backend = await openKubernetesBackend({ settings, world });
+    const backend = await openKubernetesBackend({ settings, world, tries: options.tries ?? false });
     backends.push(backend);
     return backend;
   };
@@ -120,13 +135,39 @@ export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["wor
   }
 }
 
+/** A claim for each thread, of the cluster's own storage class. */
+export async function threadClaims(): Promise<KubernetesConfig["workspaces"]> {
+  openVolumes();
+  return { mode: "per-thread", sizeBytes: 64 * MIB };
+}
+
+let isOpening = false;
+
+/** Lets the account of sandboxes into new volumes of the cluster: real drivers do so by `fsGroup`, host paths do not. */
+function openVolumes(): void {
+  if (isOpening) return;
+  isOpening = true;
+  mkdirSync(VOLUMES, { recursive: true });
+  chmodSync(VOLUMES, 0o755);
+  const open = (name: string) => {
+    const path = join(VOLUMES, name);
+    try {
+      // A change of the mode is an event as well.
+      if ((statSync(path).mode & 0o777) !== 0o777) chmodSync(path, 0o777);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  };
+  watch(VOLUMES, (_event, name) => void (name !== null && open(name))).unref();
+}
+
 /** Kills every process of the pod on its node, as a crash would, and waits for the kubelet's word. */
 async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
   const parsed = parseRef(ref);
   if (parsed === null) throw new Error(`${ref} names no pod`);
   const pids = processesOf(parsed.uid);
   if (pids.length === 0) throw new Error(`no process of ${ref} runs on this machine`);
-  for (const pid of pids) process.kill(pid, "SIGKILL");
+  for (const pid of pids) kill(pid);
   const until = world.monotonicMs() + GONE_MS;
   for (;;) {
     const found = await api.get("pods", parsed.name, NEVER);
@@ -134,6 +175,15 @@ async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
     if (found === null || phase === "Failed" || phase === "Succeeded") return;
     if (world.monotonicMs() > until) throw new Error(`${ref} is still ${phase ?? "there"}`);
     await sleep(world, 100);
+  }
+}
+
+/** The end of the pod's first process ends the others. */
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
 }
 
