@@ -21,7 +21,7 @@ export function clusterTools(groups?: readonly string[], missing: string | null 
 }
 
 /** A test that needs the cluster. */
-function onCluster(name: string, missing: string | null, run: () => Promise<void>): void {
+export function onCluster(name: string, missing: string | null, run: () => Promise<void>): void {
   it.concurrent(name, async (context) => {
     if (missing !== null) context.skip(missing);
     if (CLUSTER === null) context.skip("no cluster is up: tests/cluster/README.md");

@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
-import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import type { Blueprint, NamedBlueprint } from "../../../src/backend/blueprint.ts";
 import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
@@ -19,7 +19,7 @@ import { sleep } from "../../../src/world/waiting.ts";
 
 const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
-const IMAGE = "localhost/sandlot-test:1";
+export const IMAGE = "localhost/sandlot-test:1";
 const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
@@ -30,9 +30,16 @@ const VOLUMES = "/tmp/hostpath_pv";
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
 
+interface OpenMore {
+  readonly fleetId?: FleetId;
+  /** Whether the cluster is tried before the first sandbox. Default: as the harness. */
+  readonly tries?: boolean;
+  readonly blueprints?: Readonly<Record<string, NamedBlueprint>>;
+}
+
 interface KubernetesHarness extends BackendHarness {
   readonly api: ApiClient;
-  open(different?: Partial<KubernetesConfig>, fleetId?: FleetId): Promise<Backend>;
+  open(different?: Partial<KubernetesConfig>, more?: OpenMore): Promise<Backend>;
 }
 
 function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
@@ -82,14 +89,14 @@ export async function openHarness(options: HarnessOptions = {}): Promise<Kuberne
   const namespace = await openNamespace();
   const { api } = namespace;
   const workspaces = await options.workspaces?.(api);
-  const different = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
+  const usual = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
-  const open: KubernetesHarness["open"] = async (more = {}, fleet = fleetId) => {
-    const kubernetes = configOf(api.namespace, { ...different, ...more });
-    const settings = { fleetId: fleet, orphanTimeoutMs: 120_000, blueprints: {}, kubernetes };
-    const backend = await openKubernetesBackend({ settings, world, tries: options.tries ?? false });
+  const open: KubernetesHarness["open"] = async (different = {}, more = {}) => {
+    const kubernetes = configOf(api.namespace, { ...usual, ...different });
+    const settings = { fleetId, orphanTimeoutMs: 120_000, blueprints: {}, ...more, kubernetes };
+    const backend = await openKubernetesBackend({ settings, world, tries: more.tries ?? options.tries ?? false });
     backends.push(backend);
     return backend;
   };
@@ -97,7 +104,7 @@ export async function openHarness(options: HarnessOptions = {}): Promise<Kuberne
     ...{ api, fleetId, open },
     backend: await open(),
     peer: () => open(),
-    stranger: async () => ({ fleetId: otherId, backend: await open({}, otherId) }),
+    stranger: async () => ({ fleetId: otherId, backend: await open({}, { fleetId: otherId }) }),
     kill: (ref) => killPod(api, ref),
     dispose: async () => {
       await Promise.all(backends.map((backend) => backend.close()));
