@@ -54,18 +54,18 @@ export async function kubernetesFindings(settings: KubernetesSettings): Promise<
     return [{ name: "cluster", status: "fail", detail: error.message, fix }];
   }
   try {
-    const permissions = await permissionFindings(api, settings, signal);
     const policies = await policyFinding(api, settings, signal);
-    return [
-      versionFinding(version, api.server),
-      ...permissions,
+    const seen = [
+      ...(await permissionFindings(api, settings, signal)),
       ...(await namespaceFindings(api, signal)),
-      policies,
-      ...(permissions.every(({ status }) => status !== "fail")
-        ? await trialFindings(api, settings, policies.status === "ok", signal)
-        : []),
       ...(await runtimeFindings(api, settings, signal)),
       ...(await volumeFindings(api, settings, signal)),
+    ];
+    // Pods are made only where they can start, and can be removed again.
+    const mayTry = seen.every(({ status }) => status !== "fail");
+    return [
+      ...[versionFinding(version, api.server), ...seen, policies],
+      ...(mayTry ? await trialFindings(api, settings, policies.status === "ok", signal) : []),
       ...(await quotaFindings(api, signal)),
       ...limitsFindings(),
     ];
@@ -74,7 +74,7 @@ export async function kubernetesFindings(settings: KubernetesSettings): Promise<
   }
 }
 
-/** What pods show. They are made only where the permissions suffice to remove them again. */
+/** What pods show. */
 async function trialFindings(
   api: ApiClient,
   settings: KubernetesSettings,

@@ -22,7 +22,7 @@ import type { KubernetesSettings } from "./settings.ts";
 
 const AT_ONCE = 8;
 /** The grace period of a pod, and the kubelet's rounds. */
-const PROOF_MS = 30_000;
+const PROOF_MS = 20_000;
 
 export async function letGo(
   settings: KubernetesSettings,

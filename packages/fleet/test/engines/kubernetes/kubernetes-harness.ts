@@ -3,7 +3,9 @@
  * `tests/cluster`. Pods, Secrets and claims that are left after a test fail it.
  */
 
-import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, watch } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, watch, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
@@ -12,7 +14,9 @@ import type { Blueprint, NamedBlueprint } from "../../../src/backend/blueprint.t
 import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
+import { installPolicies } from "../../../src/backends/kubernetes/network/install-policies.ts";
 import { parseRef } from "../../../src/backends/kubernetes/pod/names.ts";
+import type { KubernetesSettings } from "../../../src/backends/kubernetes/settings.ts";
 import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { sleep } from "../../../src/world/waiting.ts";
@@ -24,6 +28,7 @@ const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
 const GONE_MS = 30_000;
+export const KUBE_BIN = process.env.KUBE_BIN ?? join(homedir(), ".cache/kube-dev/bin");
 /** Where the cluster's own provisioner keeps volumes. */
 const VOLUMES = "/tmp/hostpath_pv";
 
@@ -39,6 +44,9 @@ interface OpenMore {
 
 interface KubernetesHarness extends BackendHarness {
   readonly api: ApiClient;
+  /** As `open` would use them. */
+  settings(different?: Partial<KubernetesConfig>): KubernetesSettings;
+  installPolicies(egress: KubernetesConfig["egress"]): Promise<void>;
   open(different?: Partial<KubernetesConfig>, more?: OpenMore): Promise<Backend>;
 }
 
@@ -93,15 +101,20 @@ export async function openHarness(options: HarnessOptions = {}): Promise<Kuberne
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
-  const open: KubernetesHarness["open"] = async (different = {}, more = {}) => {
+  const settingsOf = (different: Partial<KubernetesConfig> = {}): KubernetesSettings => {
     const kubernetes = configOf(api.namespace, { ...usual, ...different });
-    const settings = { fleetId, orphanTimeoutMs: 120_000, blueprints: {}, ...more, kubernetes };
+    return { fleetId, orphanTimeoutMs: 120_000, blueprints: {}, kubernetes };
+  };
+  const open: KubernetesHarness["open"] = async (different = {}, more = {}) => {
+    const settings = { ...settingsOf(different), ...more };
     const backend = await openKubernetesBackend({ settings, world, tries: more.tries ?? options.tries ?? false });
     backends.push(backend);
     return backend;
   };
   return {
     ...{ api, fleetId, open },
+    settings: settingsOf,
+    installPolicies: async (egress) => void (await installPolicies(api, { egress, clusterRanges: [] }, false, NEVER)),
     backend: await open(),
     peer: () => open(),
     stranger: async () => ({ fleetId: otherId, backend: await open({}, { fleetId: otherId }) }),
@@ -142,6 +155,21 @@ export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["wor
   }
 }
 
+/** A kubeconfig of a service account of the namespace that may do nothing. */
+export async function limitedAccount(api: ApiClient): Promise<string> {
+  const { parse, stringify } = await import("yaml");
+  const kubectl = (...args: string[]) =>
+    execFileSync(join(KUBE_BIN, "kubectl"), ["--kubeconfig", CLUSTER ?? "", "--namespace", api.namespace, ...args], {
+      encoding: "utf8",
+    });
+  kubectl("create", "serviceaccount", "limited");
+  const config = parse(readFileSync(CLUSTER ?? "", "utf8"));
+  config.users[0].user = { token: kubectl("create", "token", "limited").trim() };
+  const file = join(mkdtempSync(join(tmpdir(), "sandlot-account-")), "config");
+  writeFileSync(file, stringify(config), { mode: 0o600 });
+  return file;
+}
+
 /** A claim for each thread, of the cluster's own storage class. */
 export async function threadClaims(): Promise<KubernetesConfig["workspaces"]> {
   openVolumes();
@@ -151,7 +179,7 @@ export async function threadClaims(): Promise<KubernetesConfig["workspaces"]> {
 let isOpening = false;
 
 /** Lets the account of sandboxes into new volumes of the cluster: real drivers do so by `fsGroup`, host paths do not. */
-function openVolumes(): void {
+export function openVolumes(): void {
   if (isOpening) return;
   isOpening = true;
   mkdirSync(VOLUMES, { recursive: true });
