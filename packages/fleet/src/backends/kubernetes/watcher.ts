@@ -41,6 +41,8 @@ export class Watcher {
   readonly #told = new Set<string>();
   /** Pods that this process has asked the cluster to end. */
   readonly #asked = new Set<string>();
+  /** Why this process ends a pod, where the cluster cannot know. */
+  readonly #causes = new Map<string, DeathCause>();
   #subscription: AbortController | null = null;
 
   constructor(api: Api, fleetId: FleetId, world: World, cache: PodCache) {
@@ -57,6 +59,11 @@ export class Watcher {
   /** The end of this pod is wanted, so its cause is not a lack of memory. */
   ending(uid: string): void {
     remember(this.#asked, uid);
+  }
+
+  /** The end of this pod is wanted for a reason that its last state does not show. */
+  because(uid: string, cause: DeathCause): void {
+    this.#causes.set(uid, cause);
   }
 
   stop(): void {
@@ -161,7 +168,8 @@ export class Watcher {
     if (this.#told.has(uid)) return;
     remember(this.#told, uid);
     const ref = formatRef({ namespace: this.#api.namespace, name, uid });
-    this.tell(diedOf(ref, sandboxId, cause));
+    this.tell(diedOf(ref, sandboxId, this.#causes.get(uid) ?? cause));
+    this.#causes.delete(uid);
   }
 }
 
