@@ -85,7 +85,7 @@ export class KubernetesEnvironment extends Environment {
     return { name: metadata.name, uid: metadata.uid, address: status.podIP };
   }
 
-  protected override async atUse(thread: string, lease: Lease): Promise<void> {
+  override async atUse(thread: string, lease: Lease): Promise<void> {
     await this.writers.use(thread, lease);
   }
 

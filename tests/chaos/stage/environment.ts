@@ -207,7 +207,7 @@ export abstract class Environment {
   }
 
   /** After each use that worked. */
-  protected async atUse(_thread: string, _lease: Lease): Promise<void> {}
+  async atUse(_thread: string, _lease: Lease): Promise<void> {}
 
   /**
    * Ends a thread's sandbox and removes its workspace. Every refusal is recorded, to explain later leftovers; a
