@@ -33,7 +33,7 @@ onCluster(
         pool: { default: 1 },
         blueprints: {
           default: {},
-          net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port] }] } },
+          net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port], addresses: [HOST] }] } },
         },
       },
     });
@@ -74,7 +74,9 @@ async function reachesWhatItMay({ client }: InstalledChart, port: number): Promi
 
 /** Every client appends lines and counts what was acknowledged; a long command and its output go on through the roll. */
 async function upgradedUnderLoad({ client, helm, kubectl, api }: InstalledChart): Promise<void> {
-  const before = (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
+  const names = async () =>
+    (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
+  const before = await names();
   expect(before).toHaveLength(2);
   const ending = new AbortController();
   const writers = Array.from({ length: CLIENTS }, (_, index) => writer(client, `load-${index}`, ending.signal));
@@ -92,10 +94,12 @@ async function upgradedUnderLoad({ client, helm, kubectl, api }: InstalledChart)
     "--timeout",
     "240s",
   );
+  // Helm waits for the new ones; the old ones drain, and the load goes on until they have left.
+  await expect
+    .poll(async () => (await names()).filter((name) => before.includes(name)), { interval: 1_000, timeout: 120_000 })
+    .toEqual([]);
   await sleep(2_000);
   ending.abort();
-  const after = (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
-  expect(after.filter((name) => before.includes(name))).toEqual([]);
   expect((await counting).stdout).toBe(`${Array.from({ length: 300 }, (_, index) => index + 1).join("\n")}\n`);
   expect((await held.sandbox.exec("echo still here")).stdout).toBe("still here\n");
   await held.release();
