@@ -20,7 +20,7 @@ import { type StorePaths, storePaths } from "../layout.ts";
 import { type CheckpointRecord, readRecords, recordName } from "../records.ts";
 import { calls, syncDirectory } from "../store/calls.ts";
 import { PackWriter } from "../store/pack-writer.ts";
-import { OBJECT, type Pack, Packs, packBytes } from "../store/packs.ts";
+import { type Pack, Packs, packBytes } from "../store/packs.ts";
 import { exclusive } from "../store/store-locks.ts";
 import { entriesOf, KIND, partsOf, piecesOf } from "../store/tree-format.ts";
 import { expired, type ThreadRecords } from "./expiry.ts";

@@ -11,7 +11,7 @@ import * as fs from "node:fs";
 export const seam: { before: ((name: string) => void) | null } = { before: null };
 
 type Path = string | Buffer;
-const ASCII = /^[\x01-\x7f]*$/;
+const ASCII = /^[ -~]*$/;
 
 /** A name below a descriptor. */
 export function at(descriptor: number, name: string): Path {
@@ -47,6 +47,10 @@ export const calls = {
   write(descriptor: number, buffer: Uint8Array, offset: number, length: number): number {
     before("write");
     return fs.writeSync(descriptor, buffer, offset, length);
+  },
+  writeAt(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number {
+    before("write");
+    return fs.writeSync(descriptor, buffer, offset, length, position);
   },
   fstat(descriptor: number): fs.BigIntStats {
     before("fstat");

@@ -37,6 +37,8 @@ export interface SnapshotSpec {
   readonly restoredFrom?: string;
   readonly restoredAs?: CheckpointRecord["restoredAs"];
   readonly written?: { readonly tree: Buffer; readonly since: bigint };
+  /** Looks at what was found before it is committed, and throws where it is not what was wanted. */
+  readonly accept?: (walked: Walked, read: (hash: Buffer) => Buffer) => void;
   /** Runs what makes the record visible. Absent: under the thread's lock. */
   readonly commit?: (publish: () => void) => Promise<void>;
 }
@@ -74,6 +76,7 @@ export async function snapshot(
       ...{ writer, oldIndex, newIndex, writers: spec.writers, isAllRead: spec.verify || isDue },
       ...(spec.written !== undefined && { written: spec.written }),
     });
+    spec.accept?.(walked, (hash) => writer.read(hash));
     const [tree, links] = [walked.tree.toString("hex"), walked.links?.toString("hex") ?? null];
     const isSame = head !== undefined && head.tree === tree && head.links === links;
     const leftOutTable = tableOf(walked, writer);

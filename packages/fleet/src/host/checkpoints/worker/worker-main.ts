@@ -53,6 +53,8 @@ async function run(name: keyof typeof jobs, args: readonly unknown[]): Promise<v
 }
 
 process.title = "sandlot-checkpoints";
+// Modes of restored files are exactly those that were kept.
+process.umask(0);
 process.on("message", (message: ToWorker) => {
   if ("settings" in message) context = makeContext(message.settings);
   else if ("job" in message) void run(message.job, message.args);
