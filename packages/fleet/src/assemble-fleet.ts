@@ -5,6 +5,7 @@ import { parseThreadId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "./backend/backend.ts";
 import { parseUser } from "./config/call-options.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
+import { diskBudget } from "./config/disk-budget.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
 import { auditFleet } from "./inspect/audit.ts";
@@ -109,8 +110,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
   });
   const isOurs = (record: SandboxRecord) => membership.isOurs(record);
+  const budgetOf = (blueprint: string) => diskBudget(settings.blueprints, blueprint);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
-  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
+  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs, budgetOf });
   const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
   const maker = new SandboxMaker({ ...base, membership, retirement });
   const opener = new Opener({

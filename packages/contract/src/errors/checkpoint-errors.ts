@@ -41,7 +41,7 @@ export const CHECKPOINT_ERRORS: ErrorSpecs<CheckpointErrorDetails> = {
     status: 503,
     retryable: true,
     message: ({ thread, checkpoint, path }) =>
-      `The files of thread ${thread} do not match checkpoint ${checkpoint} yet: ${path} differs after three rounds.`,
+      `The files of thread ${thread} do not match checkpoint ${checkpoint} yet: ${path} still differs.`,
     remedy: "Housekeeping goes on with the restore; the thread can be used when it is done.",
   },
 };

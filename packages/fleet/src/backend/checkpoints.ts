@@ -100,6 +100,19 @@ export interface Budget {
   readonly maxFiles: number;
 }
 
+/** The configuration's `checkpoints`, as far as it is the backend's business. */
+export interface CheckpointBounds {
+  /** Relative to the workspace's root. */
+  readonly leftOut: readonly string[];
+  readonly perThreadMax: number;
+  readonly perUserMax: number;
+  readonly maxAgeDays: number;
+  readonly perThreadBytes: number;
+  readonly perUserBytes: number;
+  readonly readBytes: number;
+  readonly freeBytes: number;
+}
+
 export interface Checkpoints {
   /** `checkpoint_refused` beyond the bounds of thread or user; concurrent takes of one thread share one walk. */
   take(owner: WorkspaceOwner, options: TakeOptions): Promise<Taken>;
