@@ -199,7 +199,10 @@ export interface FleetCheckpoints {
   seed(to: ThreadKeyInput, from: SeedInput, options?: CheckpointCall): Promise<Seeded>;
   remove(key: ThreadKeyInput, checkpoint: string): Promise<void>;
   /** Reads every object of one checkpoint, or of all. */
-  verify(key: ThreadKeyInput, options?: CheckpointCall & { readonly checkpoint?: string }): Promise<VerifiedCheckpoints>;
+  verify(
+    key: ThreadKeyInput,
+    options?: CheckpointCall & { readonly checkpoint?: string },
+  ): Promise<VerifiedCheckpoints>;
   /** A tar stream. */
   export(key: ThreadKeyInput, checkpoint: string, options?: CheckpointCall): AsyncIterable<Uint8Array>;
 }

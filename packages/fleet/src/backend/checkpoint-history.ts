@@ -31,32 +31,37 @@ export function resolveDirection<Entry extends HistoryEntry>(
 
 function undoTarget<Entry extends HistoryEntry>(head: Entry, get: (id: string) => Entry | undefined): Entry | null {
   const seen = new Set<string>();
-  let entry: Entry | undefined = standsFor(head, get, ["undo", "redo"]);
+  let entry: Entry | undefined = standsFor(head, get);
   while (entry !== undefined && !seen.has(entry.id)) {
     seen.add(entry.id);
     const parent: Entry | undefined = entry.parent === null ? undefined : get(entry.parent);
     if (parent === undefined) return null;
     if (parent.tree !== head.tree) return parent;
-    entry = standsFor(parent, get, ["undo", "redo"]);
+    entry = standsFor(parent, get);
   }
   return null;
 }
 
+/** The state that the newest undo left, as long as nothing else has changed since. */
 function redoTarget<Entry extends HistoryEntry>(head: Entry, get: (id: string) => Entry | undefined): Entry | null {
-  const undone = standsFor(head, get, ["redo"]);
-  if (undone.as !== "undo" || undone.parent === null) return null;
-  return get(undone.parent) ?? null;
+  const seen = new Set<string>();
+  let at: Entry | undefined = head;
+  while (at !== undefined && !seen.has(at.id)) {
+    seen.add(at.id);
+    const parent: Entry | undefined = at.parent === null ? undefined : get(at.parent);
+    if (at.as === "undo" && parent !== undefined && parent.tree !== head.tree) return parent;
+    if (at.as === "redo" && at.restoredFrom !== null) at = get(at.restoredFrom);
+    else if (parent !== undefined && parent.tree === head.tree) at = parent;
+    else return null;
+  }
+  return null;
 }
 
 /** A damaged history may have a circle. */
-function standsFor<Entry extends HistoryEntry>(
-  start: Entry,
-  get: (id: string) => Entry | undefined,
-  as: readonly HistoryEntry["as"][],
-): Entry {
+function standsFor<Entry extends HistoryEntry>(start: Entry, get: (id: string) => Entry | undefined): Entry {
   const seen = new Set<string>();
   let entry = start;
-  while (as.includes(entry.as) && entry.restoredFrom !== null && !seen.has(entry.id)) {
+  while ((entry.as === "undo" || entry.as === "redo") && entry.restoredFrom !== null && !seen.has(entry.id)) {
     seen.add(entry.id);
     const from = get(entry.restoredFrom);
     if (from === undefined) return entry;

@@ -11,6 +11,11 @@ class History {
     if (this.#head?.tree !== tree) this.#add({ tree, restoredFrom: null, as: null });
   }
 
+  /** Of the present, although nothing has changed. */
+  label(): void {
+    if (this.#head !== undefined) this.#add({ tree: this.#head.tree, restoredFrom: null, as: null });
+  }
+
   restore(id: string, as: "restore" | "undo" | "redo"): void {
     const target = this.#entries.get(id);
     if (target !== undefined) this.#add({ tree: target.tree, restoredFrom: id, as });
@@ -67,6 +72,15 @@ describe("undo and redo in a history", () => {
     history.restore(history.first(), "restore");
     expect(history.go("undo")).toBe("c");
     expect(history.go("undo")).toBe("b");
+  });
+
+  test("a redo sees through checkpoints that changed nothing", () => {
+    const history = historyOf("a", "b", "c");
+    history.go("undo");
+    history.label();
+    history.go("undo");
+    history.label();
+    expect([history.go("redo"), history.go("redo"), history.go("redo")]).toEqual(["b", "c", null]);
   });
 
   test("nothing is found in an empty or a cut history", () => {

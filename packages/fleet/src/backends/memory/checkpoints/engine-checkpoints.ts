@@ -38,13 +38,15 @@ export type PlainTake = Pick<TakeOptions, "cause" | "label" | "generation" | "en
 interface Entry extends HistoryEntry {
   readonly checkpoint: Omit<Checkpoint, "isHead" | "parent">;
   readonly root: KeptDirectory;
-  readonly requestId: string | null;
 }
 
 interface History {
   /** In the order in which they were taken. */
   readonly entries: Map<string, Entry>;
   head: string | null;
+  /** By the request that took them. */
+  readonly taken: Map<string, string>;
+  readonly restored: Map<string, { readonly checkpoint: string; readonly safety: string }>;
 }
 
 /** Beyond it the oldest goes, but none of the newest 3 and none with a label. */
@@ -66,7 +68,7 @@ export class EngineCheckpoints {
 
   take(fleet: FleetId, owner: WorkspaceOwner, options: PlainTake): Taken {
     const history = this.#history(fleet, owner);
-    const before = byRequest(history, options.requestId);
+    const before = history.entries.get(history.taken.get(options.requestId ?? "") ?? "");
     if (before !== undefined) return { kind: "taken", checkpoint: shown(history, before) };
     const present = this.#workspaces.present(fleet, owner);
     if (present === undefined) return { kind: "nothing" };
@@ -76,6 +78,7 @@ export class EngineCheckpoints {
       return { kind: "unchanged", checkpoint: shown(history, head) };
     this.#makeRoom(history, owner);
     const entry = this.#add(history, root, { ...options, restoredFrom: null, as: null });
+    if (options.requestId !== undefined) history.taken.set(options.requestId, entry.id);
     return { kind: "taken", checkpoint: shown(history, entry) };
   }
 
@@ -120,33 +123,29 @@ export class EngineCheckpoints {
   restore(fleet: FleetId, spot: WorkspaceSpot, target: RestoreTarget, budget: Budget | null): Restored {
     const history = this.#history(fleet, spot);
     this.#workspaces.checkFence(fleet, spot);
-    const done = byRequest(history, resultOf(target.requestId));
-    const safetyBefore = byRequest(history, target.requestId);
-    if (done !== undefined && safetyBefore !== undefined)
-      return { checkpoint: shown(history, done), safety: shown(history, safetyBefore) };
+    const done = this.outcome(fleet, spot, target.requestId);
+    if (done !== null) return done;
     const { id: restoredFrom } = findIn(history, spot, target.checkpoint);
     const root = this.#targetOf(fleet, history, spot, target, budget);
     const present = this.#workspaces.home(fleet, spot);
     const { generation } = spot;
-    const about = { generation, environment: null, requestId: target.requestId, restoredFrom: null, as: null } as const;
-    const now = snapshotOf(present, headOf(history)?.root);
+    const about = { generation, environment: null, restoredFrom: null, as: null } as const;
     const head = headOf(history);
-    // The present may be the newest checkpoint already. It is the safety checkpoint then, and is found by its request.
-    const safety =
-      head?.root.hash === now.hash && head.requestId === null
-        ? this.#rename(history, head, target.requestId)
-        : this.#add(history, now, { ...about, cause: "before-restore" });
+    const now = snapshotOf(present, head?.root);
+    const isKept = head !== undefined && head.root.hash === now.hash;
+    const safety = isKept ? head : this.#add(history, now, { ...about, cause: "before-restore" });
     applySnapshot(root, present, this.#now());
-    const requestId = resultOf(target.requestId);
-    const entry = this.#add(history, root, { ...about, cause: "restored", requestId, restoredFrom, as: target.as });
+    const entry = this.#add(history, root, { ...about, cause: "restored", restoredFrom, as: target.as });
+    history.restored.set(target.requestId, { checkpoint: entry.id, safety: safety.id });
     return { checkpoint: shown(history, entry), safety: shown(history, safety) };
   }
 
   outcome(fleet: FleetId, owner: WorkspaceOwner, requestId: string): Restored | null {
     const history = this.#history(fleet, owner);
-    const [done, safety] = [byRequest(history, resultOf(requestId)), byRequest(history, requestId)];
-    if (done === undefined || safety === undefined) return null;
-    return { checkpoint: shown(history, done), safety: shown(history, safety) };
+    const done = history.restored.get(requestId);
+    const [entry, safety] = [history.entries.get(done?.checkpoint ?? ""), history.entries.get(done?.safety ?? "")];
+    if (entry === undefined || safety === undefined) return null;
+    return { checkpoint: shown(history, entry), safety: shown(history, safety) };
   }
 
   /** `from` is a tree of the same user, or one that was read from outside. */
@@ -164,7 +163,7 @@ export class EngineCheckpoints {
     const workspace = makeWorkspace(this.#now());
     applySnapshot(root, workspace, this.#now());
     this.#workspaces.putHome(fleet, to, workspace);
-    const history: History = { entries: new Map(), head: null };
+    const history = newHistory();
     this.#histories.set(keyOf(fleet, to), history);
     const about = { generation: null, environment: null, restoredFrom: null, as: null, cause } as const;
     const entry = this.#add(history, snapshotOf(workspace), about);
@@ -223,7 +222,7 @@ export class EngineCheckpoints {
 
   #history(fleet: FleetId, owner: WorkspaceOwner): History {
     const key = keyOf(fleet, owner);
-    const history = this.#histories.get(key) ?? { entries: new Map<string, Entry>(), head: null };
+    const history = this.#histories.get(key) ?? newHistory();
     this.#histories.set(key, history);
     return history;
   }
@@ -233,7 +232,7 @@ export class EngineCheckpoints {
     root: KeptDirectory,
     about: PlainTake & Pick<HistoryEntry, "restoredFrom" | "as"> & { readonly generation: Generation | null },
   ): Entry {
-    const { cause, label = null, generation, environment, requestId = null, restoredFrom, as } = about;
+    const { cause, label = null, generation, environment, restoredFrom, as } = about;
     const head = headOf(history);
     const id = this.#newId();
     const addedBytes = addedBetween(head?.root ?? NOTHING, root);
@@ -248,17 +247,10 @@ export class EngineCheckpoints {
       tree: root.hash,
       checkpoint,
       root,
-      requestId,
     };
     history.entries.set(id, entry);
     history.head = id;
     return entry;
-  }
-
-  #rename(history: History, entry: Entry, requestId: string): Entry {
-    const named = { ...entry, requestId };
-    history.entries.set(entry.id, named);
-    return named;
   }
 
   #makeRoom(history: History, { thread }: WorkspaceOwner): void {
@@ -287,18 +279,12 @@ function keyOf(fleet: FleetId, { user, thread }: WorkspaceOwner): string {
   return `${fleet}\n${user}\n${thread}`;
 }
 
+function newHistory(): History {
+  return { entries: new Map(), head: null, taken: new Map(), restored: new Map() };
+}
+
 function headOf(history: History): Entry | undefined {
   return history.head === null ? undefined : history.entries.get(history.head);
-}
-
-function byRequest(history: History, requestId: string | undefined): Entry | undefined {
-  if (requestId === undefined) return undefined;
-  return [...history.entries.values()].find((entry) => entry.requestId === requestId);
-}
-
-/** The safety checkpoint has the request's own name. */
-function resultOf(requestId: string): string {
-  return `${requestId}/result`;
 }
 
 function shown(history: History, { checkpoint, parent, id }: Entry): Checkpoint {
