@@ -168,7 +168,7 @@ export class StopChecks {
           ? settings.maxLifetimeMs > 0
           : reason === "crashed"
             ? dead
-            : reason === "destroyed"
+            : reason === "destroyed" || reason === "restored"
               ? owner !== null && this.#truth.thread(owner).destroyAsked
               : reason === "released"
                 ? anonymous
