@@ -136,8 +136,8 @@ export async function whileProgressing<T>(
   try {
     return await abortable(work(controller.signal, progressed), controller.signal);
   } finally {
-    timer.cancel();
     outer?.removeEventListener("abort", onOuter);
+    timer.cancel();
   }
 }
 
