@@ -188,7 +188,11 @@ export class LivenessChecks {
       // Without the store's reason, an instance knows only that the sandbox is gone.
       const told =
         lost !== null &&
-        (lost.reason === "destroyed" || held.interrupted || lost.at < forced.at || lost.storeFailedAt >= forced.at);
+        (lost.reason === "destroyed" ||
+          lost.reason === "restored" ||
+          held.interrupted ||
+          lost.at < forced.at ||
+          lost.storeFailedAt >= forced.at);
       this.#findings.check(
         "forced-destroy-is-told",
         told,

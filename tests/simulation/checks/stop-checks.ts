@@ -168,7 +168,7 @@ export class StopChecks {
           ? settings.maxLifetimeMs > 0
           : reason === "crashed"
             ? dead
-            : reason === "destroyed"
+            : reason === "destroyed" || reason === "restored"
               ? owner !== null && this.#truth.thread(owner).destroyAsked
               : reason === "released"
                 ? anonymous
@@ -318,6 +318,8 @@ export class StopChecks {
       const { fences } = this.#truth.ledgerOf(after);
       if ((fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
       if (this.#truth.isElsewhere(`${marker.user}/${marker.thread}`, after.engine)) return false;
+      // So has one that was given up on another engine: the store knows only that it was later.
+      if ((tables.tombstoneOf(marker.user, marker.thread)?.generation ?? 0) > object.generation) return false;
       return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user, after.engine);
     });
     // The check judges before the step; the thread may have become free only since.

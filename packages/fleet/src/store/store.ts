@@ -46,6 +46,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
+import type { RestoreTarget } from "../backend/checkpoints.ts";
 import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
@@ -314,6 +315,8 @@ export interface StopRequest {
   readonly purge: boolean;
   /** The home in the workspace is emptied. Only for a ready sandbox; another state does not take it on. */
   readonly emptyHome?: boolean;
+  /** The workspace is changed to a checkpoint. Only for a ready sandbox; another state does not take it on. */
+  readonly restore?: RestoreTarget;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
    *   While the store recovers, the holders are unknown, so it is `lost`.

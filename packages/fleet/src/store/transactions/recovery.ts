@@ -93,9 +93,9 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (!reaches(tables, request.actor, request.engine)) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
-  const { key, ref, place, superseded, purge = false, emptyHome = false } = request;
+  const { key, ref, place, superseded, purge = false, emptyHome = false, restore } = request;
   /** A person asked for it, so the thread must be its own. */
-  const isRequested = purge || emptyHome;
+  const isRequested = purge || emptyHome || restore !== undefined;
   const given = request.generation;
   if (superseded !== undefined) {
     const newer = tables.recordOf(superseded.user, superseded.thread);
@@ -118,6 +118,7 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: isRequested ? "destroyed" : "orphaned" },
     ...(emptyHome && { emptyHome }),
+    ...(restore !== undefined && { restore, reason: "restored" as const }),
   };
   // A look around has found it, perhaps with files. What its own maker gives up was never used.
   if (request.epoch !== undefined) settle(tables, record);
