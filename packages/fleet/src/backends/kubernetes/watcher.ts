@@ -13,6 +13,7 @@
 
 import type { DeathCause, FleetId } from "@sandlot/contract";
 import type { EngineEvent } from "../../backend/backend.ts";
+import { type EngineListener, EngineListeners } from "../../backend/engine-listeners.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Api, WatchEvent } from "./api/api.ts";
@@ -21,8 +22,6 @@ import { fleetSelector, formatRef, parseLabels } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { proofOf } from "./pod/proof.ts";
 import type { PodCache } from "./pod-cache.ts";
-
-type Listener = (event: EngineEvent) => void;
 
 const SILENCE_MS = 75_000;
 const ROUND_MIN_SECONDS = 240;
@@ -38,7 +37,7 @@ export class Watcher {
   readonly #fleetId: FleetId;
   readonly #world: World;
   readonly #cache: PodCache;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new EngineListeners({ begin: () => this.#begin(), end: () => this.#end() });
   readonly #told = new Set<string>();
   /** Pods that this process has asked the cluster to end. */
   readonly #asked = new Set<string>();
@@ -53,14 +52,8 @@ export class Watcher {
     this.#cache = cache;
   }
 
-  add(listener: Listener): () => void {
-    // A function that is registered twice gets every event twice.
-    const own: Listener = (event) => listener(event);
-    this.#listeners.add(own);
-    if (this.#subscription === null) this.#begin();
-    return () => {
-      if (this.#listeners.delete(own) && this.#listeners.size === 0) this.stop();
-    };
+  add(listener: EngineListener): () => void {
+    return this.#listeners.add(listener);
   }
 
   /** The end of this pod is wanted, so its cause is not a lack of memory. */
@@ -75,6 +68,9 @@ export class Watcher {
 
   stop(): void {
     this.#listeners.clear();
+  }
+
+  #end(): void {
     this.#subscription?.abort(new Error("there is no listener any more"));
     this.#subscription = null;
     this.#cache.isCurrent = false;
@@ -82,7 +78,7 @@ export class Watcher {
 
   /** Also for events from other sources. */
   tell(event: EngineEvent): void {
-    for (const listener of [...this.#listeners]) listener(event);
+    this.#listeners.tell(event);
   }
 
   #begin(): void {
