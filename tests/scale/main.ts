@@ -8,20 +8,15 @@
  * Limits: a gateway's memory, and growth from a tenth to all of them. Figures of time depend on the machine.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { RedisProcess } from "../../packages/fleet/test/engines/redis/redis-process.ts";
 import { Cluster } from "../chaos/kubernetes/cluster.ts";
 import { FakeNodes } from "./fake-nodes.ts";
-import type { Cost, Order } from "./gateway-process.ts";
+import { type Created, Gateway } from "./gateway.ts";
 
-const PROGRAM = fileURLToPath(new URL("gateway-process.ts", import.meta.url));
 const MIB = 1024 * 1024;
 const MEMORY_MAX_BYTES = 250 * MIB;
 const GROWTH_MAX = 1.5;
@@ -36,51 +31,6 @@ const { values } = parseArgs({
     "burst-seconds": { type: "string", default: "20" },
   },
 });
-
-class Gateway {
-  readonly #child: ChildProcess;
-  readonly #lines: AsyncIterator<string>;
-
-  constructor(config: object, apiHost: string) {
-    this.#child = spawn(
-      process.execPath,
-      ["--conditions=sandlot-source", PROGRAM, JSON.stringify({ config, apiHost })],
-      { stdio: ["pipe", "pipe", "inherit"] },
-    );
-    if (this.#child.stdout === null) throw new Error("no output");
-    this.#lines = createInterface({ input: this.#child.stdout })[Symbol.asyncIterator]();
-  }
-
-  async answer<T>(): Promise<T> {
-    const { value, done } = await this.#lines.next();
-    if (done === true) throw new Error("a gateway ended");
-    const answer = JSON.parse(value);
-    if (answer.error !== undefined) throw new Error(answer.error);
-    return answer;
-  }
-
-  ask<T>(order: Order): Promise<T> {
-    this.#child.stdin?.write(`${JSON.stringify(order)}\n`);
-    return this.answer<T>();
-  }
-
-  async end(): Promise<void> {
-    if (this.#child.exitCode !== null) return;
-    const ended = once(this.#child, "exit");
-    this.#child.stdin?.end();
-    const late = setTimeout(() => this.#child.kill("SIGKILL"), 60_000);
-    await ended;
-    clearTimeout(late);
-  }
-}
-
-interface Created {
-  readonly seconds: number;
-  readonly done: number;
-  readonly failures: Readonly<Record<string, number>>;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-}
 
 interface Audited {
   readonly findings: number;
@@ -113,18 +63,17 @@ async function main(): Promise<number> {
     return process.env.CI === "true" ? 1 : 0;
   }
   const place = mkdtempSync("/tmp/sl-scale-");
-  const store = await RedisProcess.start();
+  const store = await RedisProcess.start({ config: { appendfsync: "everysec" } });
   const nodes = new FakeNodes(cluster);
   const gateways: Gateway[] = [];
   try {
     await nodes.start(Math.ceil(pods * 1.1) + Number(values["per-second"]) * Number(values["burst-seconds"]) * 2);
-    const config = configOf(cluster, nodes, store, place, pods);
+    const config = configOf(cluster, nodes, store, pods);
     for (let count = 0; count < GATEWAYS; count += 1) {
       const home = join(place, `home-${count}`);
       mkdirSync(home, { mode: 0o700 });
-      gateways.push(new Gateway({ ...config, home }, new URL(cluster.api.server).host));
+      gateways.push(await Gateway.start(config, home, new URL(cluster.api.server).host));
     }
-    for (const gateway of gateways) await gateway.answer();
     await nodes.answer(config.fleetId);
     const few = await measured(gateways, 0, Math.floor(pods / SHARE));
     const all = await measured(gateways, few.pods, pods);
@@ -145,10 +94,10 @@ async function main(): Promise<number> {
   return problems.length === 0 ? 0 : 1;
 }
 
-function configOf(cluster: Cluster, nodes: FakeNodes, store: RedisProcess, place: string, pods: number) {
+function configOf(cluster: Cluster, nodes: FakeNodes, store: RedisProcess, pods: number) {
   return {
-    ...{ fleetId: "scale", backend: "kubernetes", limits: { max: pods * 2 }, home: place },
-    store: { type: "redis", url: `redis://127.0.0.1:${store.port}/0` },
+    ...{ fleetId: "scale", backend: "kubernetes", limits: { max: pods * 2 } },
+    store: { type: "redis", url: `redis://127.0.0.1:${store.port}/0`, timeoutMs: 10_000 },
     kubernetes: {
       ...{ kubeconfig: cluster.kubeconfig, namespace: cluster.namespace, connect: "pod-ip", networkPolicy: "external" },
       ...{ image: "fake", requestCpuCount: 0.001, requestMemoryBytes: MIB },
@@ -164,18 +113,18 @@ async function measured(gateways: readonly Gateway[], present: number, count: nu
   const filled = await Promise.all(
     gateways.map((gateway, index) => {
       const prefix = `fill-${present}-${index}-`;
-      return gateway.ask<Created>({ do: "create", prefix, count: each, perSecond: 1_000, atOnce: 16 });
+      return gateway.create({ prefix, count: each, perSecond: 1_000, atOnce: 16 });
     }),
   );
   for (const [index, created] of filled.entries()) {
     console.log(
-      `gateway ${index} made ${created.done} pods in ${created.seconds.toFixed(0)} s${told(created.failures)}`,
+      `gateway ${index} made ${created.done} pods in ${created.seconds.toFixed(0)} s${told(created.refusals)}`,
     );
     if (created.done < each) problems.push(`gateway ${index} could not make ${each - created.done} pods`);
   }
   const restSeconds = Number(values["rest-seconds"]);
   const rest = await during(gateways, restSeconds * 1_000, () => sleep(restSeconds * 1_000));
-  const audited = await Promise.all(gateways.map((gateway) => gateway.ask<Audited>({ do: "audit" })));
+  const audited = await Promise.all(gateways.map((gateway) => audit(gateway)));
   const total = each * gateways.length + present;
   for (const [index, { findings, listed, ms, processorMs }] of audited.entries()) {
     const wall = `${ms.toFixed(0)} ms, ${processorMs.toFixed(0)} ms of a processor`;
@@ -191,20 +140,27 @@ async function measured(gateways: readonly Gateway[], present: number, count: nu
   };
 }
 
+async function audit(gateway: Gateway): Promise<Audited> {
+  const before = await gateway.cost();
+  const startedAt = performance.now();
+  const findings = await gateway.audit();
+  const ms = performance.now() - startedAt;
+  const { processorMs } = await gateway.cost();
+  return { findings, listed: await gateway.listed(), ms, processorMs: processorMs - before.processorMs };
+}
+
 /** So many creates a second at all gateways together. */
 async function under(gateways: readonly Gateway[]): Promise<void> {
   const [perSecond, seconds] = [Number(values["per-second"]), Number(values["burst-seconds"])];
   const count = Math.ceil((perSecond * seconds) / gateways.length);
-  const order = { do: "create", count, perSecond: perSecond / gateways.length, atOnce: 200 } as const;
+  const order = { count, perSecond: perSecond / gateways.length, atOnce: 200 } as const;
   let created: readonly Created[] = [];
   await during(gateways, seconds * 1_000, async () => {
-    created = await Promise.all(
-      gateways.map((one, index) => one.ask<Created>({ ...order, prefix: `burst-${index}-` })),
-    );
+    created = await Promise.all(gateways.map((one, index) => one.create({ ...order, prefix: `burst-${index}-` })));
   });
-  for (const [index, { done, seconds: took, failures, p50Ms, p99Ms }] of created.entries()) {
+  for (const [index, { done, seconds: took, refusals, p50Ms, p99Ms }] of created.entries()) {
     console.log(
-      `gateway ${index}: ${(done / took).toFixed(1)} creates a second, p50 ${p50Ms} ms, p99 ${p99Ms} ms${told(failures)}`,
+      `gateway ${index}: ${(done / took).toFixed(1)} creates a second, p50 ${p50Ms} ms, p99 ${p99Ms} ms${told(refusals)}`,
     );
     if (done < count) problems.push(`gateway ${index} failed ${count - done} of ${count} creates`);
   }
@@ -212,11 +168,11 @@ async function under(gateways: readonly Gateway[]): Promise<void> {
 
 /** What it costs while `act` runs. Prints each gateway's, and returns the larger. */
 async function during(gateways: readonly Gateway[], expectedMs: number, act: () => Promise<void>) {
-  const before = await Promise.all(gateways.map((gateway) => gateway.ask<Cost>({ do: "cost" })));
+  const before = await Promise.all(gateways.map((gateway) => gateway.cost()));
   const startedAt = performance.now();
   await act();
   const ms = performance.now() - startedAt;
-  const after = await Promise.all(gateways.map((gateway) => gateway.ask<Cost>({ do: "cost" })));
+  const after = await Promise.all(gateways.map((gateway) => gateway.cost()));
   let largest = { residentBytes: 0, processorMs: 0 };
   for (const [index, now] of after.entries()) {
     const then = before[index] ?? now;
@@ -266,7 +222,7 @@ async function removeAll({ api }: Cluster): Promise<void> {
   );
 }
 
-function told(failures: Readonly<Record<string, number>>): string {
-  const all = Object.entries(failures).map(([code, count]) => `${code} ${count}`);
-  return all.length === 0 ? "" : `; failed: ${all.join(", ")}`;
+function told(refusals: Readonly<Record<string, number>>): string {
+  const all = Object.entries(refusals).map(([code, count]) => `${code} ${count}`);
+  return all.length === 0 ? "" : `; refused and retried: ${all.join(", ")}`;
 }
