@@ -23,20 +23,23 @@ onCluster(
     const web = createServer((_request, response) => response.end("from outside"));
     await new Promise<void>((resolve) => web.listen(0, HOST, resolve));
     const { port } = web.address() as AddressInfo;
-    const chart = await installChart({
-      images: { gateway: "sandlot/gateway:1", sandbox: "localhost/sandlot-test:1", pullPolicy: "Never" },
-      gateway: { replicas: 2, terminationGracePeriodSeconds: 60 },
-      egress: { replicas: 1 },
-      workspaces: { mode: "claim", size: "1Gi" },
-      kubernetes: { memoryBytes: 512 * MIB, requestMemoryBytes: 32 * MIB, requestCpuCount: 0.01, tmpBytes: 64 * MIB },
-      config: {
-        pool: { default: 1 },
-        blueprints: {
-          default: {},
-          net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port] }] } },
+    const chart = await installChart(
+      {
+        images: { gateway: "sandlot/gateway:1", sandbox: "localhost/sandlot-test:1", pullPolicy: "Never" },
+        gateway: { replicas: 2, terminationGracePeriodSeconds: 60 },
+        egress: { replicas: 1 },
+        workspaces: { mode: "claim", size: "1Gi" },
+        kubernetes: { memoryBytes: 512 * MIB, requestMemoryBytes: 32 * MIB, requestCpuCount: 0.01, tmpBytes: 64 * MIB },
+        config: {
+          pool: { default: 1 },
+          blueprints: {
+            default: {},
+            net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port], addresses: [HOST] }] } },
+          },
         },
       },
-    });
+      "redis",
+    );
     try {
       await reachesWhatItMay(chart, port);
       await upgradedUnderLoad(chart);
@@ -74,7 +77,9 @@ async function reachesWhatItMay({ client }: InstalledChart, port: number): Promi
 
 /** Every client appends lines and counts what was acknowledged; a long command and its output go on through the roll. */
 async function upgradedUnderLoad({ client, helm, kubectl, api }: InstalledChart): Promise<void> {
-  const before = (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
+  const names = async () =>
+    (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
+  const before = await names();
   expect(before).toHaveLength(2);
   const ending = new AbortController();
   const writers = Array.from({ length: CLIENTS }, (_, index) => writer(client, `load-${index}`, ending.signal));
@@ -92,10 +97,12 @@ async function upgradedUnderLoad({ client, helm, kubectl, api }: InstalledChart)
     "--timeout",
     "240s",
   );
+  // Helm waits for the new ones; the old ones drain, and the load goes on until they have left.
+  await expect
+    .poll(async () => (await names()).filter((name) => before.includes(name)), { interval: 1_000, timeout: 120_000 })
+    .toEqual([]);
   await sleep(2_000);
   ending.abort();
-  const after = (await kubectl("get", "pods", "-l", "sandlot.dev/role=gateway", "-o", "name")).trim().split("\n");
-  expect(after.filter((name) => before.includes(name))).toEqual([]);
   expect((await counting).stdout).toBe(`${Array.from({ length: 300 }, (_, index) => index + 1).join("\n")}\n`);
   expect((await held.sandbox.exec("echo still here")).stdout).toBe("still here\n");
   await held.release();
