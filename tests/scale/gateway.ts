@@ -13,6 +13,8 @@ const LAUNCHER = fileURLToPath(new URL("../../packages/fleet/bin/sandlot.mjs", i
 const COUNTING = fileURLToPath(new URL("counting.mjs", import.meta.url));
 const END_MS = 60_000;
 const EXEC_MS = 120_000;
+/** A long silence counts as a hang where this is a step of a suite. */
+const PROGRESS_MS = 30_000;
 const ATTEMPTS = 5;
 const LOG_MAX = 4_000;
 const RETRY_MS = 500;
@@ -104,6 +106,7 @@ export class Gateway {
     const refusals = new Map<string, number>();
     const took: number[] = [];
     const startedAt = performance.now();
+    const progress = setInterval(() => console.log(`  ${took.length} of ${count} with ${prefix}`), PROGRESS_MS);
     let next = 0;
     const work = async () => {
       while (next < count) {
@@ -124,6 +127,7 @@ export class Gateway {
       }
     };
     await Promise.all(Array.from({ length: atOnce }, work));
+    clearInterval(progress);
     const sorted = took.toSorted((a, b) => a - b);
     const at = (share: number) => Math.round(sorted[Math.floor((sorted.length - 1) * share)] ?? 0);
     const seconds = (performance.now() - startedAt) / 1_000;

@@ -104,6 +104,7 @@ function configOf(cluster: Cluster, nodes: FakeNodes, store: RedisProcess, pods:
     },
     blueprints: { default: { pod: nodes.pod } },
     idleTimeoutMs: 0,
+    sessionLifetimeMs: 60_000,
   };
 }
 
