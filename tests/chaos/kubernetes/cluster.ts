@@ -144,7 +144,7 @@ export class Cluster {
   /** Every process of the namespace's pods, as when their machine goes off. */
   async killPods(): Promise<void> {
     for (const { metadata } of (await this.api.list("pods", {}, NEVER)).items)
-      for (const pid of processesOf(metadata.uid)) process.kill(pid, "SIGKILL");
+      for (const pid of processesOf(metadata.uid)) signal(pid, "SIGKILL");
   }
 
   /** The taint by which an administrator says that a machine is off. */
@@ -230,6 +230,15 @@ export function processesOf(uid: string): readonly number[] {
         return false;
       }
     });
+}
+
+/** A process that has ended meanwhile is no mistake. */
+export function signal(pid: number, name: "SIGSTOP" | "SIGKILL"): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as { readonly code?: string }).code !== "ESRCH") throw error;
+  }
 }
 
 export async function until<T>(what: string, look: () => Promise<T | null>, limitMs = WAIT_MS): Promise<T> {
