@@ -7,6 +7,7 @@
  * `docs/errors.md` is generated from this file.
  */
 
+import { CHECKPOINT_ERRORS, type CheckpointErrorDetails } from "./errors/checkpoint-errors.ts";
 import { FLEET_ERRORS, type FleetErrorDetails } from "./errors/fleet-errors.ts";
 import { REQUEST_ERRORS, type RequestErrorDetails } from "./errors/request-errors.ts";
 import { SANDBOX_ERRORS, type SandboxErrorDetails } from "./errors/sandbox-errors.ts";
@@ -16,11 +17,20 @@ import type { OpenEnum } from "./open-enum.ts";
 export type { CapacityCounts, ConfigProblem, DeathCause, LossReason } from "./errors/fleet-errors.ts";
 
 /** The facts of each code. */
-export interface ErrorDetails extends FleetErrorDetails, SandboxErrorDetails, RequestErrorDetails {}
+export interface ErrorDetails
+  extends FleetErrorDetails,
+    SandboxErrorDetails,
+    RequestErrorDetails,
+    CheckpointErrorDetails {}
 
 export type ErrorCode = keyof ErrorDetails;
 
-export const ERRORS: ErrorSpecs<ErrorDetails> = { ...FLEET_ERRORS, ...SANDBOX_ERRORS, ...REQUEST_ERRORS };
+export const ERRORS: ErrorSpecs<ErrorDetails> = {
+  ...FLEET_ERRORS,
+  ...SANDBOX_ERRORS,
+  ...REQUEST_ERRORS,
+  ...CHECKPOINT_ERRORS,
+};
 
 /**
  * What a daemon may answer with: errors of using a sandbox, and of a request that is wrong in itself. Errors of having a sandbox

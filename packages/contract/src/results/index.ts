@@ -1,5 +1,6 @@
 /** The results of a sandbox, the same for every implementation. */
 
+export * from "./checkpoints.ts";
 export * from "./daemon.ts";
 export * from "./exec.ts";
 export * from "./files.ts";

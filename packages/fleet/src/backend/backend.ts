@@ -37,6 +37,7 @@ import type {
 } from "@sandlot/contract";
 import type { Liveness } from "../world/world.ts";
 import type { Blueprint } from "./blueprint.ts";
+import type { Checkpoints } from "./checkpoints.ts";
 import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
@@ -53,6 +54,8 @@ export type Capability =
   /** Every sandbox has its own account on the host, with its own share of the kernel's resources per account. */
   | "own-account"
   | "pause"
+  /** Checkpoints of workspaces (`checkpoints`). */
+  | "checkpoints"
   /** A thread's files can be read and written without a sandbox (`hostWorkspaces`). */
   | "workspace-files"
   | "sessions"
@@ -88,10 +91,17 @@ export interface Backend {
   readonly markers: Markers;
   /** The workspaces as files of this host, for uploads and artifacts. Absent where the host cannot reach them. */
   hostWorkspaces?(): Promise<HostWorkspaces>;
+  /** Checkpoints of the workspaces. Absent where they are no directories that the host can read: `capability_missing`. */
+  readonly checkpoints?: Checkpoints;
   /** A sandbox ends by itself when no process of the fleet has renewed it for `orphanTimeoutMs`. */
   readonly endsUnrenewed?: boolean;
   /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */
   readonly programFolders?: readonly string[];
+  /**
+   * Stops every process of a sandbox where it is, until the returned function is called. Only with the capability
+   * `pause`. A sandbox that dies meanwhile is no failure.
+   */
+  freeze?(ref: EngineRef, signal: AbortSignal): Promise<() => Promise<void>>;
   /** What keeps a stop of this sandbox waiting, in a sentence or two for a person. `null`: nothing that is known. */
   explain?(ref: EngineRef, signal: AbortSignal): Promise<string | null>;
   /**

@@ -13,6 +13,7 @@ import type { z } from "zod";
 import type { World } from "../world/world.ts";
 import type { Backend } from "./backend.ts";
 import type { NamedBlueprint } from "./blueprint.ts";
+import type { CheckpointBounds } from "./checkpoints.ts";
 import type { Finding } from "./doctor/finding.ts";
 
 export interface BackendEntry<Completed = unknown, Section = unknown> {
@@ -73,6 +74,8 @@ export interface FleetFacts {
   /** When a sandbox that no process renews ends itself. 0: this process renews none. */
   readonly orphanTimeoutMs: number;
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  /** What checkpoints may use. Absent: the backend's own bounds. */
+  readonly checkpoints?: CheckpointBounds;
   /** Names the fleet's store, without its credentials. Absent where no store is open. */
   readonly storeName?: string;
   /** The ids that sandboxes of a root fleet run as; `null`: a range that no other home has. */

@@ -21,6 +21,7 @@ import type { FleetConfig } from "../config/fleet-config.ts";
 import { homeOf } from "../config/home.ts";
 import type { Fleet } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
+import { checkpointsOfFleet, checkpointsOfGateway, type TargetCheckpoints } from "./checkpoint-target.ts";
 import { loadSettings } from "./load-settings.ts";
 import { type Login, readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
@@ -67,6 +68,7 @@ export interface Target {
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   /** Ends the thread's sandbox and empties its home. */
   resetHome(name: ThreadName, force: boolean, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
+  readonly checkpoints: TargetCheckpoints;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   /** An operator's word that nothing of a sandbox runs any more. */
   confirmDead(sandbox: string, signal: AbortSignal): Promise<void>;
@@ -243,6 +245,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     findThread: (name) => fleet.findThread(keyOf(name)),
     destroy: (name, options, signal) => fleet.destroy(keyOf(name), { ...options, signal }),
     resetHome: (name, force, signal) => fleet.resetHome(keyOf(name), { force, signal }),
+    checkpoints: checkpointsOfFleet(fleet),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command, so the explanation leaves it out.
@@ -289,6 +292,7 @@ function gatewayTarget(gateway: SandlotClient): Target {
       return outcome;
     },
     resetHome: async (name, force) => (await actingFor(name).resetHome(name.thread, { force })).outcome,
+    checkpoints: checkpointsOfGateway(gateway),
     explain: (asked) =>
       typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
     confirmDead: async (sandbox) => gateway.confirmDead((await gateway.explain(sandbox)).sandboxId),

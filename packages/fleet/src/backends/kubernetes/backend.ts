@@ -370,6 +370,8 @@ class KubernetesBackend implements Backend {
         throw missing(`limits.${limit}`, "the blueprint");
     if (blueprint.network.mode !== "none" && !this.capabilities.has("network"))
       throw missing("network", "the blueprint's network");
+    if ((blueprint.network.registries ?? []).length > 0)
+      throw missing("network", "network.registries, which are read from the configuration of one machine");
     if (blueprint.network.mode === "open" && this.#settings.kubernetes.clusterRanges.length === 0)
       throw missing("network", "network.mode open, without kubernetes.clusterRanges");
   }
