@@ -19,7 +19,7 @@ const NEVER = new AbortController().signal;
 const POD_NETWORK = "10.245.0.0/16";
 const PODS_PER_NODE = 110;
 const READY_MS = 60_000;
-export const FAKE = { key: "sandlot.dev/fake", label: "sandlot.dev/fake-nodes" };
+const FAKE = { key: "sandlot.dev/fake", label: "sandlot.dev/fake-nodes" };
 
 export class FakeNodes {
   readonly #cluster: Cluster;

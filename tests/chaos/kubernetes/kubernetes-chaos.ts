@@ -105,7 +105,7 @@ async function faults(environment: KubernetesEnvironment, run: KubernetesRun): P
 }
 
 /** The kinds of the runs, shuffled by the seed. */
-export function plan({ runs, random, isWanted }: Pick<KubernetesRun, "runs" | "random" | "isWanted">): readonly Kind[] {
+function plan({ runs, random, isWanted }: Pick<KubernetesRun, "runs" | "random" | "isWanted">): readonly Kind[] {
   const share = (kind: "pod" | "node" | "outage") =>
     isWanted(kind) ? Math.max(1, Math.round((runs * OF_TWENTY[kind]) / 20)) : 0;
   const others = (["pod", "node", "outage"] as const)
