@@ -40,6 +40,11 @@ const CLUSTER = { name: "cluster", run: () => onCluster("full") };
 /** The groups of the backend suite that nothing else covers, and every test beside the suite. */
 const SMALL_CLUSTER = { name: "cluster", run: () => onCluster("small") };
 
+/** The chaos and the scale of a release. */
+const LONG_CLUSTER = { name: "cluster-long", run: () => onCluster("long") };
+const LONG_ADDONS = "kwok";
+const NOTHING = { passed: 0, failed: 0 };
+
 /** Under a minute on two idle processors. Each is found long before its seeds are used up. */
 const MUTANTS_SAMPLE = ["--sample", "16", "--runs", "1500", "--unchanged", "60"];
 
@@ -100,6 +105,7 @@ const SUITES = {
     { name: "soak-docker", run: () => script("soak", "--backend", "docker", "--cycles", "200", "--together", "20") },
     { name: "chaos-local-long", run: () => script("chaos", "--backend", "local", "--runs", "200") },
     { name: "chaos-docker-long", run: () => script("chaos", "--runs", "200") },
+    LONG_CLUSTER,
     { name: "aio-clients", run: () => script("aio-clients") },
     { name: "whole-suite-on-engines", run: wholeSuiteOnEngines },
   ],
@@ -137,6 +143,7 @@ async function main([suite, ...args]) {
   if (steps === undefined) return 2;
   mkdirSync(CACHE, { recursive: true });
   if (steps.includes(CLUSTER) || steps.includes(SMALL_CLUSTER)) startBuild();
+  if (steps.includes(LONG_CLUSTER)) startBuild(LONG_ADDONS);
   const results = [];
   for (const step of steps) {
     if (interrupted) break;
@@ -285,10 +292,19 @@ async function vitest(name, node, command, ...args) {
 }
 
 function onCluster(size) {
-  return clusterStep((environment) => {
-    Object.assign(process.env, environment, { SANDLOT_TEST_CLUSTER_SIZE: size });
-    return vitest("cluster", repositoryNode(), "run", "--project", "cluster");
-  });
+  return clusterStep(
+    async (environment) => {
+      Object.assign(process.env, environment, { SANDLOT_TEST_CLUSTER_SIZE: size });
+      const isLong = size === "long";
+      const tests = isLong ? NOTHING : await vitest("cluster", repositoryNode(), "run", "--project", "cluster");
+      const runs = isLong ? "200" : "8";
+      const chaos = await script("chaos", "--backend", "kubernetes", "--runs", runs, "--whole-cluster");
+      const scale = isLong ? await script("scale", "--pods", "5000") : NOTHING;
+      const sum = (key) => tests[key] + chaos[key] + scale[key];
+      return { ...tests, passed: sum("passed"), failed: sum("failed") };
+    },
+    size === "long" ? LONG_ADDONS : "",
+  );
 }
 
 /** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */

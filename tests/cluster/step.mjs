@@ -53,14 +53,14 @@ function isCached() {
 }
 
 /** Starts in the background with the lowest claim on the processors: the steps before need them. */
-export function startBuild() {
+export function startBuild(moreAddons = "") {
   if (build !== null || obstacle() !== null) return;
   mkdirSync(join(ROOT, ".cache"), { recursive: true });
   const log = createWriteStream(LOG);
   const parts =
     process.env.SANDLOT_TEST_CLUSTER_ADDONS === "0" ? ["kube", "deb", "images"] : ["kube", "deb", "images", "addons"];
   const child = spawn("nice", ["-n", "15", join(HERE, "build.sh"), ...parts], {
-    env: { ...process.env, ADDONS },
+    env: { ...process.env, ADDONS: `${ADDONS} ${moreAddons}`.trim() },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
@@ -80,10 +80,10 @@ export function startBuild() {
 }
 
 /** `runTests(environment)` runs the tests of the project `cluster`, and returns what a step returns. */
-export async function clusterStep(runTests) {
+export async function clusterStep(runTests, moreAddons = "") {
   const reason = obstacle();
   if (reason !== null) return notBuilt(reason);
-  startBuild();
+  startBuild(moreAddons);
   const code = await Promise.race([build, later(BUILD_WAIT_MS)]);
   if (code === "late") {
     build.stop();
