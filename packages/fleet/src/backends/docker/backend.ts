@@ -130,16 +130,15 @@ class DockerBackend implements Backend {
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
-    this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
-    const owner = ownsAccount ? null : account;
-    this.checkpoints = new DiskCheckpoints({ root: layout.root, account: owner, world });
+    const disk = { root: layout.root, account: ownsAccount ? null : account, world };
+    this.workspaces = new DiskWorkspaces(disk);
+    this.checkpoints = new DiskCheckpoints(disk);
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
-    const { publishHost } = docker;
-    const { blueprints } = settings;
+    const [{ publishHost }, { blueprints }] = [docker, settings];
     const published = { publishHost, publishes: publishes(docker) };
     this.#credentials = new ContainerCredentials({ ...shared, ...published, liveness: this.#liveness });
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
@@ -188,11 +187,8 @@ class DockerBackend implements Backend {
     if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
     // Half-written files of a crash do no harm, so a failure to remove them can wait for the next start.
     const sweepAccounts = async () => accounts.sweep();
-    this.#sweeping = Promise.allSettled([
-      this.#objects.sweep(world.wallMs()),
-      this.workspaces.sweep(),
-      sweepAccounts(),
-    ]);
+    const sweeps = [this.#objects.sweep(world.wallMs()), this.workspaces.sweep(), sweepAccounts()];
+    this.#sweeping = Promise.allSettled(sweeps);
     // On another host a renamed directory may appear late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = canHaveNetwork(engine, settings);
@@ -265,7 +261,7 @@ class DockerBackend implements Backend {
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
     // Only the sandbox limits writes to its budget.
-    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null, this.checkpoints);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {
