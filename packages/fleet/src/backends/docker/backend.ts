@@ -34,6 +34,7 @@ import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
+import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -132,7 +133,11 @@ class DockerBackend implements Backend {
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
     const owner = ownsAccount ? null : account;
-    this.checkpoints = new DiskCheckpoints({ root: layout.root, account: owner, world });
+    this.checkpoints = new DiskCheckpoints({
+      ...{ root: layout.root, account: owner, world },
+      options: boundedBy(settings.checkpoints),
+      owners: () => this.workspaces.owners(),
+    });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
