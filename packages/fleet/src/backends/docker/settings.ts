@@ -50,6 +50,7 @@ export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
   const account = uid === 0 ? { uid: docker.uid, gid: docker.gid } : { uid, gid: process.getgid?.() ?? uid };
   return {
     ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints, accountIds },
+    ...(checkpoints !== undefined && { checkpoints }),
     account,
     idRegistry: ID_REGISTRY,
     mapping: new IdMapping(),
