@@ -18,10 +18,9 @@ export const undoLastTurnTool = defineTool({
     if (undone === null)
       throw new ToolRefusal("no_checkpoints", "These sandboxes have no checkpoints, so nothing can be undone.");
     const { checkpoint, safety } = undone;
-    const at = new Date(checkpoint.takenAt).toISOString();
     return {
       text: `The files are as checkpoint ${checkpoint.restoredFrom ?? checkpoint.id} has them. What was there before is checkpoint ${safety.id}. Look at the files before going on.`,
-      facts: { checkpoint: checkpoint.id, restoredFrom: checkpoint.restoredFrom, safety: safety.id, at },
+      facts: { checkpoint: checkpoint.id, restoredFrom: checkpoint.restoredFrom, safety: safety.id },
     };
   },
 });
