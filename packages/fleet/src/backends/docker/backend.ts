@@ -270,7 +270,7 @@ class DockerBackend implements Backend {
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
     // Only the sandbox limits writes to its budget.
-    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null, this.checkpoints);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

@@ -228,7 +228,7 @@ class LocalBackend implements Backend {
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
     const budgetOf = (thread: ThreadKey) => this.#guards.budgetOf(thread);
-    return hostWorkspacesOf(this.workspaces, this.#world, this.#blueprints, budgetOf);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#blueprints, budgetOf, this.checkpoints);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

@@ -204,8 +204,8 @@ test("an export is a tar archive that tar reads, and that seeds a thread", async
     yield* pieces;
   }
   await ground.checkpoints.seed({ kind: "archive", content: content() }, to, null, never);
-  const without = (lines: string[]) =>
-    lines.map((line) => line.replace(/ \d{15,}/, "")).filter((line) => !line.includes("xff"));
+  // The library that reads archives knows milliseconds.
+  const without = (lines: string[]) => lines.map((line) => line.replace(/ \d{15,}/, ""));
   expect(without(describeTree(ground.path(to)))).toEqual(without(describeTree(home)));
 });
 

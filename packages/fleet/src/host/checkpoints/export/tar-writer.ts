@@ -1,6 +1,7 @@
 /**
  * Headers of a tar stream (POSIX.1-2001, "pax"). Every entry has a pax header with path, size and time, so that neither
- * length nor bytes of a name are limited; a name that is no UTF-8 is marked with `hdrcharset=BINARY`.
+ * length nor bytes of a name are limited. A name that is no UTF-8 stands in the plain header, as its bytes; where it is
+ * too long for that, in the pax header, marked with `hdrcharset=BINARY`.
  */
 
 const BLOCK = 512;
@@ -21,14 +22,15 @@ const TYPES = { file: "0", link: "1", symlink: "2", directory: "5" } as const;
 
 export function tarHeader(entry: TarEntry): Buffer {
   const records = paxRecords(entry);
-  const pax = block({ name: "PaxHeader", type: "x", mode: 0o644, size: records.length, modified: 0n });
+  const pax = block({ name: "PaxHeader", link: "", type: "x", mode: 0o644, size: records.length, modified: 0n });
   const { mode, size, modified } = entry;
-  const name = entry.path.slice(-90).replace(/[^ -~]/g, "_");
+  const name = isPlain(entry.path) ? entry.path : entry.path.slice(-90).replace(/[^ -~]/g, "_");
+  const link = entry.target !== null && isPlain(entry.target) ? entry.target : "";
   return Buffer.concat([
     pax,
     records,
     padding(records.length),
-    block({ name, type: TYPES[entry.kind], mode, size, modified }),
+    block({ name, link, type: TYPES[entry.kind], mode, size, modified }),
   ]);
 }
 
@@ -39,17 +41,26 @@ export function padding(length: number): Buffer {
 export const TAR_END = Buffer.alloc(2 * BLOCK);
 
 function paxRecords({ path, modified, size, target }: TarEntry): Buffer {
-  const names = [path, ...(target === null ? [] : [target])].map((name) => Buffer.from(name, "latin1"));
-  const isText = names.every((name) => Buffer.from(name.toString("utf8")).equals(name));
+  const names = { path, linkpath: target };
+  const named = Object.entries(names).flatMap(([key, name]) => (name === null || isPlain(name) ? [] : [{ key, name }]));
+  const isBinary = named.some(({ name }) => !isText(name));
   const seconds = `${modified < 0n ? "-" : ""}${abs(modified) / 1_000_000n}.${String(abs(modified) % 1_000_000n).padStart(6, "0")}`;
-  const [own = Buffer.alloc(0), other] = names;
   return Buffer.concat([
-    ...(isText ? [] : [record("hdrcharset", Buffer.from("BINARY"))]),
-    record("path", own),
-    ...(other === undefined ? [] : [record("linkpath", other)]),
+    ...(isBinary ? [record("hdrcharset", Buffer.from("BINARY"))] : []),
+    ...named.map(({ key, name }) => record(key, Buffer.from(name, "latin1"))),
     record("size", Buffer.from(String(size))),
     record("mtime", Buffer.from(seconds)),
   ]);
+}
+
+function isText(name: string): boolean {
+  const bytes = Buffer.from(name, "latin1");
+  return Buffer.from(bytes.toString("utf8")).equals(bytes);
+}
+
+/** A reader takes the bytes of the plain header as they are. */
+function isPlain(name: string): boolean {
+  return name.length <= 100 && !isText(name);
 }
 
 /** Its length counts its own digits. */
@@ -62,13 +73,14 @@ function record(key: string, value: Buffer): Buffer {
 
 interface Block {
   readonly name: string;
+  readonly link: string;
   readonly type: string;
   readonly mode: number;
   readonly size: number;
   readonly modified: bigint;
 }
 
-function block({ name, type, mode, size, modified }: Block): Buffer {
+function block({ name, link, type, mode, size, modified }: Block): Buffer {
   const bytes = Buffer.alloc(BLOCK);
   const octal = (value: number | bigint, at: number, length: number) =>
     bytes.write(
@@ -87,6 +99,7 @@ function block({ name, type, mode, size, modified }: Block): Buffer {
   octal(modified > 0n ? modified / 1_000_000n : 0n, 136, 12);
   bytes.write("        ", 148, "latin1");
   bytes.write(type, 156, "latin1");
+  bytes.write(link, 157, 100, "latin1");
   bytes.write("ustar\x0000", 257, "latin1");
   const sum = bytes.reduce((total, byte) => total + byte, 0);
   bytes.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");

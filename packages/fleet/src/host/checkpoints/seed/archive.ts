@@ -25,6 +25,8 @@ import { OPEN_INSIDE, OPEN_NEW } from "../restore/builder.ts";
 import { at, calls, ofDescriptor, secondsOf, writeAll } from "../store/calls.ts";
 import { bytesOf } from "../take/path-list.ts";
 
+/** U+FFFD: its bytes were no UTF-8, and are lost. Such an entry is skipped and listed. */
+const LOST = bytesOf("\ufffd");
 const ENTRIES_MAX = 5_000_000;
 const DEPTH_MAX = 500;
 const SKIPPED_MAX = 1_000;
@@ -247,7 +249,11 @@ function namesOf(path: string): string[] | null {
   if (path.startsWith("/") || path.includes("\0")) return null;
   const names = path.split("/").filter((name) => name !== "" && name !== ".");
   const [first] = names;
-  if (first === undefined || names.includes("..") || names.some((name) => isDraft(name) || name.length > 255))
+  if (
+    first === undefined ||
+    names.includes("..") ||
+    names.some((name) => isDraft(name) || name.length > 255 || name.includes(LOST))
+  )
     return null;
   return OWN_DIRECTORIES.has(first) ? names : ["workspace", ...names];
 }
