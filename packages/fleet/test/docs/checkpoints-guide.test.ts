@@ -45,17 +45,15 @@ describe.skipIf(!hasBubblewrap)("the guide on checkpoints (skipped where bubblew
     rmSync(home, { recursive: true, force: true });
   });
 
-  test("prints what its commands print", async () => {
-    const [documented, printed] = [new Map<string, string>(), new Map<string, string>()];
-    expect(steps().length).toBeGreaterThan(8);
-    for (const { line, printed: expected } of steps()) {
-      const [program, ...args] = wordsOf(line);
-      expect(program).toBe("sandlot");
-      const { code, stdout, stderr } = await runHere(args, environment);
-      expect({ line, code, text: withoutIds(stdout + stderr, printed) }).toEqual({
-        ...{ line, code: 0 },
-        text: withoutIds(expected, documented),
-      });
-    }
+  const [documented, printed] = [new Map<string, string>(), new Map<string, string>()];
+
+  test("has an example", () => expect(steps().length).toBeGreaterThan(8));
+
+  test.each(steps().map(({ line, printed: expected }) => [line, expected] as const))("%s", async (line, expected) => {
+    const [program, ...args] = wordsOf(line);
+    expect(program).toBe("sandlot");
+    const { code, stdout, stderr } = await runHere(args, environment);
+    const shown = withoutIds(stdout + stderr, printed);
+    expect({ code, shown }).toEqual({ code: 0, shown: withoutIds(expected, documented) });
   });
 });

@@ -44,7 +44,6 @@ import { Renewer } from "../../sandboxd/renewer.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
-import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
 import { publishes } from "./container/transport.ts";
@@ -54,9 +53,8 @@ import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
 import { ContainerPauses } from "./container-pauses.ts";
 import { Egresses } from "./egress.ts";
-import { enginePlaces } from "./engine/discovery.ts";
-import { connectEngine } from "./engine/docker-engine.ts";
 import type { Engine, ListedContainer } from "./engine/engine.ts";
+import { findEngine } from "./engine/find-engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
@@ -89,12 +87,6 @@ export async function openDockerBackend(options: DockerBackendOptions): Promise<
     engine.close();
     throw error;
   }
-}
-
-function findEngine(settings: DockerSettings, world: World): Promise<Engine> {
-  const { environment, userHome, docker, containerProgram } = settings;
-  if (docker.engine === "apple-container") return connectAppleEngine(containerProgram, world);
-  return connectEngine(enginePlaces(docker.host, environment, userHome, process.getuid?.() ?? 0), world);
 }
 
 class DockerBackend implements Backend {
@@ -131,13 +123,10 @@ class DockerBackend implements Backend {
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
-    this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
-    const owner = ownsAccount ? null : account;
-    this.checkpoints = new DiskCheckpoints({
-      ...{ root: layout.root, account: owner, world },
-      options: boundedBy(settings.checkpoints),
-      owners: () => this.workspaces.owners(),
-    });
+    const disk = { root: layout.root, account: ownsAccount ? null : account, world };
+    this.workspaces = new DiskWorkspaces(disk);
+    const owners = () => this.workspaces.owners();
+    this.checkpoints = new DiskCheckpoints({ ...disk, owners, options: boundedBy(settings.checkpoints) });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
