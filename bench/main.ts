@@ -26,6 +26,7 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>>
   stores: () => import("./suites/stores.ts"),
   peers: () => import("./suites/peers.ts"),
   checkpoints: () => import("./suites/checkpoints.ts"),
+  kubernetes: () => import("./suites/kubernetes.ts"),
 };
 
 class UsageError extends Error {}

@@ -239,6 +239,12 @@ export class SandlotClient {
     return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
   }
 
+  /** Says that nothing of a sandbox runs any more, where its engine cannot tell. For operators. */
+  async confirmDead(sandboxId: string): Promise<void> {
+    const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/confirm-dead`;
+    await this.#transport.done({ method: "POST", path, repeatable: true });
+  }
+
   /** Compares engine and store, and returns the audit log. For operators. */
   audit(): Promise<AuditReply> {
     return this.#transport.json(auditReplySchema, { method: "GET", path: "/v1/audit", repeatable: true });

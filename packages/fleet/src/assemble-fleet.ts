@@ -9,6 +9,7 @@ import { diskBudget } from "./config/disk-budget.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
 import { auditFleet } from "./inspect/audit.ts";
+import { confirmDead } from "./inspect/confirm-dead.ts";
 import { explain } from "./inspect/explain.ts";
 import { sandboxAbout } from "./inspect/sandbox-about.ts";
 import { summarize } from "./inspect/summary.ts";
@@ -320,6 +321,12 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async explain(asked, options) {
       open("explain");
       return explain({ ...base, instance, isOurs }, asked, options);
+    },
+    async confirmDead(asked, by, { signal } = {}) {
+      open("confirm-dead");
+      const either = AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]);
+      await confirmDead({ ...base, isOurs }, asked, by, either);
+      for (const poked of [reconciling, tending]) poked.poke();
     },
     close,
     [Symbol.asyncDispose]: () => close(),

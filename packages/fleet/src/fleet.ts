@@ -72,6 +72,11 @@ export interface Fleet extends AsyncDisposable {
    * ended sandbox, or a thread (its present or last sandbox).
    */
   explain(sandbox: SandboxId | string | ThreadKeyInput, options?: ExplainOptions): Promise<Explanation>;
+  /**
+   * An operator's word that nothing of a sandbox runs any more, for an engine that cannot tell: its node is lost, and the
+   * machine is off. Takes an id or its prefix. Refused while the sandbox answers. `by` names the person.
+   */
+  confirmDead(sandbox: SandboxId | string, by: string, options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
@@ -282,6 +287,8 @@ export interface CloseOptions {
 
 export interface FleetEvents extends AsyncIterable<FleetEvent> {
   on(listener: (event: FleetEvent) => void, ...types: FleetEventType[]): () => void;
+  /** A failure of work beside the fleet, which no call can report: the event `housekeeping-failed`. */
+  report(task: string, problem: string): void;
 }
 
 export interface RemoteLeases {

@@ -170,6 +170,8 @@ export class SimBackend implements Backend {
       const seen = stale ? random.pick(snapshots) : fresh;
       const wanted =
         options.sandboxId === undefined ? seen : seen.filter((o) => o.labels.sandboxId === options.sandboxId);
+      if (options.consistent && options.sandboxId === undefined && fresh.length === 0)
+        this.#instance.sawNothingAt = this.#parts.scheduler.now;
       return blurred ? wanted.map((object) => ({ ...object, liveness: "unknown" as const })) : wanted;
     };
     return this.#call("listed", plan, effect, signal);
@@ -181,6 +183,16 @@ export class SimBackend implements Backend {
   }
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
+    const { scheduler } = this.#parts;
+    const asked: { readonly at: number; heardAt: number | null } = { at: scheduler.now, heardAt: null };
+    this.#instance.activityAsked.set(ref, asked);
+    return this.#activity(ref, signal).then((activity) => {
+      asked.heardAt = scheduler.now;
+      return activity;
+    });
+  }
+
+  #activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
     const { ledger, audit, scheduler } = this.#parts;
     audit.refUsed(this.#instance, ref, "activity");
     const failed = () =>

@@ -318,15 +318,12 @@ export class Callers {
     // A restart moves a lease to a later generation without a new acquire.
     if (thread !== null) thread.latestLeased = Math.max(thread.latestLeased, held.generation);
     // An acknowledgement that comes after the purge of its write promises nothing.
-    const present = this.#isPresent(token);
+    const present = truth.isPresent(token);
+    if (held.owner !== null && truth.staysBehind(held.owner, held.instance.engine)) {
+      findings.excepted("acknowledged-writes-stay", "home lost", () => `${token} of ${held.owner}`);
+      return;
+    }
     if (present || !truth.purgedTokens.has(token)) thread?.acknowledged.set(token, scheduler.now);
-  }
-
-  #isPresent(token: string): boolean {
-    const { homes, slots } = this.#simulation.truth.ledger;
-    for (const home of homes.values()) if (home.tokens.has(token)) return true;
-    for (const slot of slots.values()) if (slot.workspace?.tokens.has(token) === true) return true;
-    return false;
   }
 
   #checkGet(instance: Instance, fleet: Fleet): void {

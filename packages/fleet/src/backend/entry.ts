@@ -48,6 +48,19 @@ export interface BackendEntry<Completed = unknown, Section = unknown> {
   owns?(ref: EngineRef): boolean;
   /** The sandboxes as any process can list them without opening a backend. `null`: not with these settings. */
   look?(context: LookContext<Section>): Promise<Pick<Backend, "list" | "capabilities"> | null>;
+  /** Ends what is left of a fleet whose processes are gone, and lets the engine forget it. Absent: there is nothing. */
+  letGo?(context: LetGoContext<Section>, signal: AbortSignal): Promise<LetGo>;
+}
+
+export interface LetGoContext<Section> extends LookContext<Section> {
+  /** An operator's word that what does not answer does not run. */
+  readonly machinesAreOff: boolean;
+}
+
+export interface LetGo {
+  readonly ended: number;
+  /** What could not be ended, and why. */
+  readonly left: readonly { readonly name: string; readonly because: string }[];
 }
 
 /** What every backend knows about the fleet. */

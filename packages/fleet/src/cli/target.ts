@@ -3,6 +3,7 @@
  * the command. The command leaves no new process running.
  */
 
+import { hostname, userInfo } from "node:os";
 import type { Duplex } from "node:stream";
 import type { SandlotClient } from "@sandlot/client";
 import {
@@ -69,6 +70,8 @@ export interface Target {
   resetHome(name: ThreadName, force: boolean, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   readonly checkpoints: TargetCheckpoints;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
+  /** An operator's word that nothing of a sandbox runs any more. */
+  confirmDead(sandbox: string, signal: AbortSignal): Promise<void>;
   audit(): Promise<readonly AuditFinding[] | null>;
   /** `null` where some were missed. `onPartial` gets the instances whose events do not come. */
   events(signal: AbortSignal, onPartial: (instances: readonly string[]) => void): AsyncIterable<FleetEvent | null>;
@@ -249,6 +252,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
       const explained = await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true });
       return explanationSchema.parse(explained);
     },
+    confirmDead: (sandbox, signal) => fleet.confirmDead(sandbox, `${userInfo().username} on ${hostname()}`, { signal }),
     audit: () => fleet.audit(),
     events: (signal) => fleetEvents(fleet, signal),
     linkPort: async () => null,
@@ -291,6 +295,7 @@ function gatewayTarget(gateway: SandlotClient): Target {
     checkpoints: checkpointsOfGateway(gateway),
     explain: (asked) =>
       typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
+    confirmDead: async (sandbox) => gateway.confirmDead((await gateway.explain(sandbox)).sandboxId),
     audit: async () => {
       const { consistent, findings } = await gateway.audit();
       return consistent === null ? null : findings;

@@ -478,6 +478,13 @@ interface FleetConfigBlueprintsNetwork {
   readonly allow?: readonly FleetConfigBlueprintsNetworkAllow[] | undefined;
   /** Headers that the egress adds, so that the sandbox never has their values. */
   readonly secrets?: readonly FleetConfigBlueprintsNetworkSecrets[] | undefined;
+  /**
+   * Tools that may read packages from where this machine's own tools do: its configuration, else each tool's default.
+   * Only GET and HEAD pass. `sandlot doctor` prints the hosts.
+   */
+  readonly registries?: readonly ("pip" | "npm" | "cargo" | "go")[] | undefined;
+  /** Hosts of `registries` that the egress may send this machine's credentials to, and that may have a private address. */
+  readonly mirrors?: readonly FleetConfigBlueprintsNetworkMirrors[] | undefined;
 }
 
 interface FleetConfigBlueprintsNetworkAllow {
@@ -503,6 +510,8 @@ interface FleetConfigBlueprintsNetworkSecrets {
   readonly value: string;
   /** Put before the value, such as `Bearer ` with its space. */
   readonly prefix?: string | undefined;
+  /** Makes the header Basic: this name, with the value as the password. For git over https. */
+  readonly username?: string | undefined;
   /**
    * `https`: the egress ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host.
    * `http`: the value travels in the clear. Default: `"https"`.
@@ -510,6 +519,13 @@ interface FleetConfigBlueprintsNetworkSecrets {
   readonly via?: "https" | "http" | undefined;
   /** Default 443 for https, 80 for http. */
   readonly ports?: readonly number[] | undefined;
+}
+
+interface FleetConfigBlueprintsNetworkMirrors {
+  /** The exact name of a host that a registry is on. */
+  readonly host: string;
+  /** Addresses or networks (CIDR) of that host, where they are private. */
+  readonly addresses?: readonly string[] | undefined;
 }
 
 /** How much the fleet may use. */

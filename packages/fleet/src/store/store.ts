@@ -152,7 +152,7 @@ export interface Store extends StoreTransfer, ObservableSteps {
   restore(request: RestoreRequest): Promise<HoldAnswer>;
   /**
    * `hold` and `restore` for everything that an instance holds, in one step: its session must not run out meanwhile.
-   * Answers in the order of `holds`.
+   * Nothing in it is newly held, so a store that recovers does not refuse it. Answers in the order of `holds`.
    */
   rejoin(request: RejoinRequest): Promise<readonly HoldAnswer[]>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */

@@ -351,7 +351,8 @@ class LocalBackend implements Backend {
     if (blueprint.runtime !== undefined) throw missing("runtime", "the blueprint's runtime");
     if (!capabilities.has("limits") && Object.values(blueprint.limits).some((limit) => limit !== undefined))
       throw missing("limits", "the blueprint's limits");
-    if (!capabilities.has("network") && blueprint.network.mode !== "open" && blueprint.network.allow.length > 0)
+    const { mode, allow, registries = [] } = blueprint.network;
+    if (!capabilities.has("network") && (registries.length > 0 || (mode !== "open" && allow.length > 0)))
       throw missing("network", "the blueprint's network");
   }
 }

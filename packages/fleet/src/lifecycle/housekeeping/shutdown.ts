@@ -63,7 +63,10 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
     await parts.underWay.idle();
     await retirement.idle();
   });
-  await step("renewer", () => renewer.stop());
+  await step("renewer", async () => {
+    await renewer.stop();
+    await membership.close();
+  });
   // Our holds and unfinished work pass to the next instance.
   await step("session", () => store.leave(membership.instance));
   await step("backend", () => backend.close());
