@@ -178,6 +178,34 @@ const orUnlimited = <T extends z.ZodType>(limit: T, what: string) =>
 const amount = orUnlimited(z.int().min(1, `must be a whole number from 1, or "${UNLIMITED}"`), "a whole number from 1");
 const sizeLimit = orUnlimited(size, "a size of at least 1 byte such as 512MiB, 2GiB or 500MB");
 
+const setupSchema = z
+  .strictObject({
+    script: z
+      .string()
+      .min(1, "must not be empty")
+      .describe(
+        "Run by `sh -e` in a directory with `files`. pip, npm, cargo and go install to /opt/env; anything else may be put there, too.",
+      ),
+    files: z
+      .record(
+        z
+          .string()
+          .regex(
+            /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$/,
+            "is a file name of letters, digits, dots, hyphens and underscores",
+          ),
+        z.string().min(1, "must not be empty"),
+      )
+      .default({})
+      .describe("Files of the host that the script finds, by name, such as requirements.txt. Absolute paths."),
+    network: networkSchema,
+    timeoutMs: durationOverZero("nothing could be built")
+      .default(DEFAULTS.setup.timeoutMs)
+      .describe("How long the script may run."),
+    diskBytes: size.default(DEFAULTS.setup.diskBytes).describe("How large /opt/env may become."),
+  })
+  .describe("What is built once, in a fresh sandbox, and then mounted read-only at /opt/env in every sandbox.");
+
 const blueprintSchema = z
   .strictObject({
     image: z.string().min(1, "must not be empty").optional().describe("The image, for an engine that has images."),
@@ -232,6 +260,7 @@ const blueprintSchema = z
       ),
     mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
     pod: podSettingsSchema.optional(),
+    setup: setupSchema.optional(),
     network: networkSchema,
   })
   .describe("What a sandbox is made from.");
