@@ -69,7 +69,7 @@ async function openWithEnvironments(settings: Settings, world: World, registry: 
   const { environmentsOf } = await import("./build-environment.ts");
   const { backendWithEnvironments } = await import("./environments/backend-with-environments.ts");
   const open = (its: Settings) => openBackend(its, world, registry);
-  return backendWithEnvironments(backend, settings.blueprints, environmentsOf(settings, world, open));
+  return backendWithEnvironments(backend, settings.blueprints, environmentsOf(settings, world, open), world);
 }
 
 /** The backend that the settings name. */

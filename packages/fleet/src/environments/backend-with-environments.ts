@@ -7,12 +7,18 @@
 import { ENVIRONMENT_ROOT, KEPT_HOME, SandlotError } from "@sandlot/contract";
 import type { Attachment, Backend, Created, CreateSpec, Target } from "../backend/backend.ts";
 import { type Blueprint, homePathOf, type NamedBlueprint } from "../backend/blueprint.ts";
+import type { World } from "../world/world.ts";
 import type { Environments } from "./environments.ts";
+
+const PRUNE_EVERY_MS = 3_600_000;
+/** After the first acquires of a new process. */
+const PRUNE_FIRST_MS = 60_000;
 
 export function backendWithEnvironments(
   backend: Backend,
   blueprints: Readonly<Record<string, NamedBlueprint>>,
   environments: Environments,
+  world: World,
 ): Backend {
   const homes = new Map<string, string>();
   const create = async (spec: CreateSpec, signal: AbortSignal): Promise<Created> => {
@@ -46,7 +52,24 @@ export function backendWithEnvironments(
       throw error;
     }
   };
+  const ending = new AbortController();
+  const prune = async (): Promise<void> => {
+    const objects = await backend.list({ consistent: true }, ending.signal);
+    const living = new Set(objects.map(({ labels }) => `${labels.sandboxId}-${labels.generation}`));
+    const plans = await Promise.all(Object.values(blueprints).map((named) => environments.plan(named)));
+    await environments.prune(living, new Set(plans.flatMap((plan) => plan?.id ?? [])));
+  };
+  // An engine that is away, or a file of a setup that is missing, says so at the next acquire; here it is tried again.
+  let pruning: Promise<void> = Promise.resolve();
+  const pruneAndGoOn = (): void => {
+    pruning = prune().catch(() => {});
+    timer = world.timer(PRUNE_EVERY_MS, pruneAndGoOn, { background: true });
+  };
+  let timer = world.timer(PRUNE_FIRST_MS, pruneAndGoOn, { background: true });
   const close = async (): Promise<void> => {
+    timer.cancel();
+    ending.abort();
+    await pruning;
     await environments.close();
     await backend.close();
   };

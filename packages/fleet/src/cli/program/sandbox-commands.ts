@@ -19,7 +19,8 @@ import {
   wholeNumber,
 } from "./command-context.ts";
 
-export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
+export function addSandboxCommands(program: Command, around: CommandContext): void {
+  const { terminal, signal, json, ending } = around;
   threaded(targeted(program.command("exec")), "the conversation; without one, a sandbox that goes with the command")
     .description(
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",

@@ -11,6 +11,7 @@ interface Outcome {
   readonly sizeBytes: number;
 }
 
+const PROGRAM = new URL("./git-program.ts", import.meta.url);
 const MIB = 1_024 * 1_024;
 const URL_INSIDE = "https://index.test:8443/private.git";
 const AUTHOR = "git config --global user.name t; git config --global user.email t@example.org";
@@ -24,7 +25,7 @@ describe.skipIf(problem !== null)(`git with a bound secret (${problem ?? "in a n
       `cd && git clone ${URL_INSIDE} b && cat b/file`,
       "cd ~/a && echo two > file && git commit -qam two && git push origin HEAD:main && cd ~/b && git pull && cat file",
     ];
-    const { results } = await inNetwork<Outcome>("./git-program.ts", { kind, commands, attempts: false });
+    const { results } = await inNetwork<Outcome>(PROGRAM, { kind, commands, attempts: false });
     expect(
       results.map(({ exitCode }) => exitCode),
       JSON.stringify(results),
@@ -40,7 +41,7 @@ describe.skipIf(problem !== null)(`git with a bound secret (${problem ?? "in a n
       "grep -rs pw-7Qz ~ | head",
     ];
     const order = { kind: "basic", commands, attempts: true };
-    const { results, found, proxyPeakBytes, sizeBytes } = await inNetwork<Outcome>("./git-program.ts", order);
+    const { results, found, proxyPeakBytes, sizeBytes } = await inNetwork<Outcome>(PROGRAM, order);
     expect(results[1], JSON.stringify(results)).toMatchObject({ exitCode: 0 });
     expect(sizeBytes).toBeGreaterThan(200 * MIB);
     expect(proxyPeakBytes).toBeGreaterThan(0);
@@ -51,7 +52,7 @@ describe.skipIf(problem !== null)(`git with a bound secret (${problem ?? "in a n
 
   it("a wrong secret is a clear error and no question", { timeout: 300_000 }, async () => {
     const order = { kind: "wrong", commands: [`git clone ${URL_INSIDE} a 2>&1`], attempts: false };
-    const { results } = await inNetwork<Outcome>("./git-program.ts", order);
+    const { results } = await inNetwork<Outcome>(PROGRAM, order);
     expect(results[0]!.exitCode).not.toBe(0);
     expect(results[0]!.output).toContain("refuses the bound secret forge");
     expect(results[0]!.output).toContain("network.secrets");

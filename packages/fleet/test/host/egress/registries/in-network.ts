@@ -14,11 +14,11 @@ const NETWORK =
   'mount --bind "$0" /etc/hosts && shift 2 && exec "$@"';
 
 /** What the program prints as its last line. */
-export async function inNetwork<Outcome>(program: string, order: unknown, isOrdinary = false): Promise<Outcome> {
+export async function inNetwork<Outcome>(program: URL, order: unknown, isOrdinary = false): Promise<Outcome> {
   const directory = mkdtempSync(join(tmpdir(), "slh-"));
   const names = join(directory, "hosts");
   writeFileSync(names, `127.0.0.1 localhost\n${INDEX.address} ${INDEX.host}\n${FILES.address} ${FILES.host}\n`);
-  const file = fileURLToPath(new URL(program, import.meta.url));
+  const file = fileURLToPath(program);
   const args = ["--conditions=sandlot-source"];
   const told = JSON.stringify(order);
   const command = isOrdinary

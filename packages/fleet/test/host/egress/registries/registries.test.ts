@@ -17,18 +17,19 @@ interface Outcome {
   readonly writes: readonly unknown[];
 }
 
+const PROGRAM = new URL("./registry-program.ts", import.meta.url);
 const problem = stageProblem("bwrap", "python3", "tar");
 
 function run(wish: Record<string, unknown>, isOrdinary = false): Promise<Outcome> {
   const order = { backend: "local", withCredentials: true, named: true, commands: [], attempts: false, mounts: [] };
-  return inNetwork<Outcome>("./registry-program.ts", { ...order, ...wish }, isOrdinary);
+  return inNetwork<Outcome>(PROGRAM, { ...order, ...wish }, isOrdinary);
 }
 
 /** Programs that a sandbox does not see by itself. */
 function toolchain(): { mounts: { hostPath: string; sandboxPath: string }[]; cargo: string | null; go: string | null } {
   const go = ["/usr/local/go/bin", "/usr/lib/go/bin"].find((path) => existsSync(join(path, "go"))) ?? null;
   try {
-    const cargo = execFileSync("rustup", ["which", "cargo"], { encoding: "utf8" }).trim();
+    const cargo = execFileSync("env", ["rustup", "which", "cargo"], { encoding: "utf8" }).trim();
     return { mounts: [{ hostPath: dirname(dirname(cargo)), sandboxPath: "/opt/rust" }], cargo: "/opt/rust/bin", go };
   } catch {
     return { mounts: [], cargo: existsSync("/usr/bin/cargo") ? "/usr/bin" : null, go };
