@@ -57,6 +57,8 @@ export interface FleetConfig {
   readonly housekeepingIntervalMs?: number | string | undefined;
   /** Whether the next use after a crash gets a new sandbox with the old workspace. Default: `true`. */
   readonly autoRestart?: boolean | undefined;
+  /** Checkpoints of workspaces and homes: for undo, diff, restore and fork. */
+  readonly checkpoints?: FleetConfigCheckpoints | undefined;
   /** Finding leases that a caller forgot to release. */
   readonly leakDetection?: FleetConfigLeakDetection | undefined;
   /** What counts as work inside a sandbox without a lease. */
@@ -641,6 +643,34 @@ interface FleetConfigAccountIds {
   readonly first: number;
   /** How many ids there are from `first` on. */
   readonly count: number;
+}
+
+/** Checkpoints of workspaces and homes: for undo, diff, restore and fork. */
+interface FleetConfigCheckpoints {
+  /** Whether the fleet takes checkpoints by itself, where the backend can. Asked-for ones always work. Default: `true`. */
+  readonly automatic?: boolean | undefined;
+  /** How long after its last command a thread whose lease goes on gets one. Without a lease: at once. Default: `10000`. */
+  readonly quietMs?: number | string | undefined;
+  /** How long one checkpoint, diff or restore may take, unless its caller says otherwise. Default: `600000`. */
+  readonly timeoutMs?: number | string | undefined;
+  /** How many automatic checkpoints one process takes at the same time. Default: `2`. */
+  readonly concurrentMax?: number | undefined;
+  /** Paths below the workspace's root that are never kept. A restore leaves them as they are. */
+  readonly leftOut?: readonly string[] | undefined;
+  /** Checkpoints of one thread. Beyond, the oldest one without a label goes. Default: `200`. */
+  readonly perThreadMax?: number | undefined;
+  /** Checkpoints of one user. Default: `2000`. */
+  readonly perUserMax?: number | undefined;
+  /** Older ones without a label go. Default: `30`. */
+  readonly maxAgeDays?: number | undefined;
+  /** What the checkpoints of one thread may add to the store. Default: `21474836480`. */
+  readonly perThreadBytes?: number | string | undefined;
+  /** What the store of one user may hold. Default: `53687091200`. */
+  readonly perUserBytes?: number | string | undefined;
+  /** What one checkpoint may read of changed files. Default: `21474836480`. */
+  readonly readBytes?: number | string | undefined;
+  /** What stays free on the disk. Default: `536870912`. */
+  readonly freeBytes?: number | string | undefined;
 }
 
 /** Finding leases that a caller forgot to release. */

@@ -15,6 +15,7 @@ import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
 import { podSettingsSchema } from "../backend/pod-settings.ts";
+import { checkpointsSchema } from "./checkpoints-schema.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
@@ -236,6 +237,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
         .boolean()
         .default(DEFAULTS.autoRestart)
         .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
+      checkpoints: checkpointsSchema,
       leakDetection: z
         .strictObject({
           afterMs: durationOrOff("off")

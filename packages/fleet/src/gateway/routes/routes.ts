@@ -4,6 +4,7 @@ import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { aioRoutes } from "./aio.ts";
 import { artifactRoutes } from "./artifacts.ts";
+import { checkpointRoutes } from "./checkpoints.ts";
 import { docsRoutes } from "./docs.ts";
 import { eventRoutes } from "./events.ts";
 import { execRoutes } from "./exec.ts";
@@ -31,6 +32,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   insideRoutes(app, context);
   fileRoutes(app, context);
   threadRoutes(app, context);
+  checkpointRoutes(app, context);
   sandboxRoutes(app, context);
   eventRoutes(app, context);
   keyRoutes(app, context);
