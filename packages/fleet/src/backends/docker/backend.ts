@@ -132,7 +132,7 @@ class DockerBackend implements Backend {
     this.#settings = settings;
     const disk = { root: layout.root, account: ownsAccount ? null : account, world };
     this.workspaces = new DiskWorkspaces(disk);
-    this.checkpoints = new DiskCheckpoints(disk);
+    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);

@@ -9,9 +9,12 @@ import {
   type Checkpoint,
   type CheckpointChange,
   type CheckpointDiff,
+  parseThreadId,
+  parseUserId,
   SandlotError,
   type UserId,
 } from "@sandlot/contract";
+import { z } from "zod";
 import type { WorkspaceSpot } from "../../backend/backend.ts";
 import type {
   Budget,
@@ -28,11 +31,12 @@ import type {
 import { isMissing } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
+import type { DiskWorkspaces } from "../workspaces/disk-workspaces.ts";
 import type { Account } from "../workspaces/tree.ts";
 import { findRecord, resolveStep } from "./history.ts";
 import { makeStore, storePathsOf, threadPathsOf } from "./layout.ts";
 import { CHECKPOINT_DEFAULTS, type CheckpointOptions } from "./options.ts";
-import { asCheckpoint, type CheckpointRecord, isRecordName, parseRecord } from "./records.ts";
+import { asCheckpoint, type CheckpointRecord, idOfRequest, isRecordName, parseRecord } from "./records.ts";
 import { SharedTake } from "./shared-take.ts";
 import type { StoredSource } from "./worker/messages.ts";
 import { WorkerPool } from "./worker/worker-pool.ts";
@@ -42,9 +46,21 @@ export interface DiskCheckpointsOptions {
   readonly root: string;
   readonly account: Account;
   readonly isPassable?: boolean;
+  /** Of the same directory. */
+  readonly workspaces: DiskWorkspaces;
   readonly world: World;
   readonly options?: Partial<CheckpointOptions>;
 }
+
+const noteSchema = z.object({
+  owner: z.object({ user: z.string(), thread: z.string() }),
+  target: z.object({
+    checkpoint: z.string(),
+    paths: z.array(z.string()).optional(),
+    requestId: z.string(),
+    as: z.enum(["restore", "undo", "redo"]),
+  }),
+});
 
 /** Records that are read at the same time. */
 const READS = 16;
@@ -52,14 +68,16 @@ const CHANGES_MAX = 10_000;
 
 export class DiskCheckpoints implements Checkpoints {
   readonly #root: string;
+  readonly #workspaces: DiskWorkspaces;
   readonly #world: World;
   readonly #options: CheckpointOptions;
   readonly #pool: WorkerPool;
   /** Takes that run, and that wait for those, by what they ask for. */
   readonly #turns = new Map<string, { running: SharedTake | null; next: SharedTake | null }>();
 
-  constructor({ root, account, isPassable = false, world, options = {} }: DiskCheckpointsOptions) {
+  constructor({ root, account, isPassable = false, workspaces, world, options = {} }: DiskCheckpointsOptions) {
     this.#root = root;
+    this.#workspaces = workspaces;
     this.#world = world;
     this.#options = { ...CHECKPOINT_DEFAULTS, ...options };
     this.#pool = new WorkerPool({ root, account, isPassable, options: this.#options }, world);
@@ -114,6 +132,29 @@ export class DiskCheckpoints implements Checkpoints {
 
   restore(spot: WorkspaceSpot, target: RestoreTarget, budget: Budget | null, call: LongCall): Promise<Restored> {
     return this.#pool.run("restore", [spot, target, budget], call);
+  }
+
+  async outcome(owner: WorkspaceOwner, requestId: string): Promise<Restored | null> {
+    const records = await this.#records(owner);
+    const { key } = threadPathsOf(this.#root, owner.user, owner.thread);
+    const [done, safety] = ["restored", "safety"].map((what) =>
+      records.find(({ id }) => id === idOfRequest(key, what, requestId)),
+    );
+    if (done === undefined) return null;
+    const head = records.at(-1);
+    return { checkpoint: asCheckpoint(done, head), safety: asCheckpoint(safety ?? done, head) };
+  }
+
+  async unfinished(): Promise<readonly { readonly owner: WorkspaceOwner; readonly target: RestoreTarget }[]> {
+    const notes = await this.#workspaces.restoring.notes();
+    return notes.map((note) => {
+      const { owner, target } = noteSchema.parse(JSON.parse(note));
+      const { paths, ...rest } = target;
+      return {
+        owner: { user: parseUserId(owner.user), thread: parseThreadId(owner.thread) },
+        target: { ...rest, ...(paths !== undefined && { paths }) },
+      };
+    });
   }
 
   async seed(source: SeedSource, to: WorkspaceOwner, budget: Budget | null, call: LongCall): Promise<Seeded> {
