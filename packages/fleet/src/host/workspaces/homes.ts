@@ -213,7 +213,8 @@ export class Homes {
     this.#trash.throwAway(this.#layout.draft(thread), thread);
     this.#trash.throwAway(this.#layout.userData(thread), thread);
     RESTORE.drop(this.#layout.home(thread));
-    for (const name of [NAMES, GIVING, RESTORE_NOTE]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
+    for (const name of [NAMES, GIVING, RESTORE_NOTE])
+      unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
   }
 
   /** Its owner; `null` when none is recorded, or it was purged. */
