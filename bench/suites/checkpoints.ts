@@ -67,7 +67,13 @@ class Stage implements AsyncDisposable {
     const world = systemWorld();
     const [fleet, account] = [join(this.root, "fleet"), null];
     this.workspaces = new DiskWorkspaces({ root: fleet, account, world });
-    this.checkpoints = new DiskCheckpoints({ root: fleet, account, world, options: { freeBytesMin: 0 } });
+    this.checkpoints = new DiskCheckpoints({
+      root: fleet,
+      account,
+      workspaces: this.workspaces,
+      world,
+      options: { freeBytesMin: 0 },
+    });
     this.home = join(fleet, "homes", threadKeyOf(OWNER.user, OWNER.thread), "user-data");
   }
 

@@ -125,8 +125,8 @@ class DockerBackend implements Backend {
     this.#settings = settings;
     const disk = { root: layout.root, account: ownsAccount ? null : account, world };
     this.workspaces = new DiskWorkspaces(disk);
-    const owners = () => this.workspaces.owners();
-    this.checkpoints = new DiskCheckpoints({ ...disk, owners, options: boundedBy(settings.checkpoints) });
+    const options = boundedBy(settings.checkpoints);
+    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);

@@ -123,12 +123,10 @@ class LocalBackend implements Backend {
     const quotas = new ProjectQuotas({ root: layout.root, world, onProblem: onLimitProblem });
     this.#quotas = quotas;
     const isUnsafe = settings.local.isolation === "unsafe-process";
-    this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
-    this.checkpoints = new DiskCheckpoints({
-      ...{ root: layout.root, account, world, isPassable: isUnsafe },
-      options: boundedBy(settings.checkpoints),
-      owners: () => this.workspaces.owners(),
-    });
+    const disk = { root: layout.root, account, world, isPassable: isUnsafe };
+    this.workspaces = new QuotaWorkspaces(disk, quotas);
+    const options = boundedBy(settings.checkpoints);
+    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
     this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);

@@ -9,9 +9,12 @@ import {
   type Checkpoint,
   type CheckpointChange,
   type CheckpointDiff,
+  parseThreadId,
+  parseUserId,
   SandlotError,
   type UserId,
 } from "@sandlot/contract";
+import { z } from "zod";
 import type { WorkspaceSpot } from "../../backend/backend.ts";
 import type {
   Budget,
@@ -28,7 +31,7 @@ import type {
 import { isMissing } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
-import { RESTORE } from "../workspaces/fence.ts";
+import type { DiskWorkspaces } from "../workspaces/disk-workspaces.ts";
 import type { Account } from "../workspaces/tree.ts";
 import { findRecord, resolveStep } from "./history.ts";
 import { makeStore, storePathsOf, threadPathsOf } from "./layout.ts";
@@ -43,11 +46,21 @@ export interface DiskCheckpointsOptions {
   readonly root: string;
   readonly account: Account;
   readonly isPassable?: boolean;
+  /** Of the same directory. */
+  readonly workspaces: DiskWorkspaces;
   readonly world: World;
   readonly options?: Partial<CheckpointOptions>;
-  /** The threads with a workspace at home. Absent: unfinished restores are found by their records only. */
-  readonly owners?: () => Promise<readonly WorkspaceOwner[]>;
 }
+
+const noteSchema = z.object({
+  owner: z.object({ user: z.string(), thread: z.string() }),
+  target: z.object({
+    checkpoint: z.string(),
+    paths: z.array(z.string()).optional(),
+    requestId: z.string(),
+    as: z.enum(["restore", "undo", "redo"]),
+  }),
+});
 
 /** Records that are read at the same time. */
 const READS = 16;
@@ -55,16 +68,16 @@ const CHANGES_MAX = 10_000;
 
 export class DiskCheckpoints implements Checkpoints {
   readonly #root: string;
-  readonly #owners: () => Promise<readonly WorkspaceOwner[]>;
+  readonly #workspaces: DiskWorkspaces;
   readonly #world: World;
   readonly #options: CheckpointOptions;
   readonly #pool: WorkerPool;
   /** Takes that run, and that wait for those, by what they ask for. */
   readonly #turns = new Map<string, { running: SharedTake | null; next: SharedTake | null }>();
 
-  constructor({ root, account, isPassable = false, world, options = {}, owners }: DiskCheckpointsOptions) {
+  constructor({ root, account, isPassable = false, workspaces, world, options = {} }: DiskCheckpointsOptions) {
     this.#root = root;
-    this.#owners = owners ?? (async () => []);
+    this.#workspaces = workspaces;
     this.#world = world;
     this.#options = { ...CHECKPOINT_DEFAULTS, ...options };
     this.#pool = new WorkerPool({ root, account, isPassable, options: this.#options }, world);
@@ -122,35 +135,26 @@ export class DiskCheckpoints implements Checkpoints {
   }
 
   async outcome(owner: WorkspaceOwner, requestId: string): Promise<Restored | null> {
-    const { key } = threadPathsOf(this.#root, owner.user, owner.thread);
     const records = await this.#records(owner);
-    const head = records.at(-1);
-    const of = (purpose: string) => records.find(({ id }) => id === idOfRequest(key, purpose, requestId));
-    const [done, safety] = [of("restored"), of("safety")];
+    const { key } = threadPathsOf(this.#root, owner.user, owner.thread);
+    const [done, safety] = ["restored", "safety"].map((what) =>
+      records.find(({ id }) => id === idOfRequest(key, what, requestId)),
+    );
     if (done === undefined) return null;
+    const head = records.at(-1);
     return { checkpoint: asCheckpoint(done, head), safety: asCheckpoint(safety ?? done, head) };
   }
 
-  /**
-   * The name on the disk says that a restore has begun, and not which paths it was for. So it is taken back: to the
-   * safety checkpoint where there is one; before that one nothing has been changed, and a restore of no paths ends it.
-   */
   async unfinished(): Promise<readonly { readonly owner: WorkspaceOwner; readonly target: RestoreTarget }[]> {
-    const found: { owner: WorkspaceOwner; target: RestoreTarget }[] = [];
-    for (const { user, thread } of await this.#owners()) {
-      const owner = { user, thread };
-      const { key } = threadPathsOf(this.#root, user, thread);
-      const began = RESTORE.read(join(this.#root, "homes", key));
-      if (began === null) continue;
-      const head = (await this.#records(owner)).at(-1);
-      const requestId = `back-${began.generation}`;
-      const isKept = head?.cause === "before-restore" && head.requestId !== null;
-      const target: RestoreTarget = isKept
-        ? { checkpoint: head.id, requestId, as: "restore" }
-        : { checkpoint: began.checkpoint, requestId, as: "restore", paths: [] };
-      found.push({ owner, target });
-    }
-    return found;
+    const notes = await this.#workspaces.restoring.notes();
+    return notes.map((note) => {
+      const { owner, target } = noteSchema.parse(JSON.parse(note));
+      const { paths, ...rest } = target;
+      return {
+        owner: { user: parseUserId(owner.user), thread: parseThreadId(owner.thread) },
+        target: { ...rest, ...(paths !== undefined && { paths }) },
+      };
+    });
   }
 
   async seed(source: SeedSource, to: WorkspaceOwner, budget: Budget | null, call: LongCall): Promise<Seeded> {

@@ -145,10 +145,10 @@ export class DiskWorkspaces implements Workspaces {
     const { homes, owners, trash } = this.#parts;
     const takeAway = (thread: ThreadKey, slot: string | null) => {
       homes.checkFence(thread, spot);
+      this.#moves.throwAway(thread, slot);
+      throwCheckpointsAway(this.#parts.layout.root, trash, spot.user, thread);
       homes.open(thread, null);
       homes.fence(thread, spot, "none");
-      throwCheckpointsAway(this.#parts.layout.root, trash, spot.user, thread);
-      this.#moves.throwAway(thread, slot);
       if (slot !== null) this.#moves.dropIfOver(slot);
       return { thread, slot };
     };

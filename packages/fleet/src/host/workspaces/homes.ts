@@ -29,7 +29,7 @@ import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts
 import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
 import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
 import { FENCE, RESTORE, TENANT, type Use } from "./fence.ts";
-import { GIVING, type Layout } from "./layout.ts";
+import { GIVING, type Layout, RESTORE_NOTE } from "./layout.ts";
 import { fillPreallocated, preallocate } from "./preallocated.ts";
 import type { Trash } from "./trash.ts";
 import { type Account, makeTree, repairTree } from "./tree.ts";
@@ -213,7 +213,8 @@ export class Homes {
     this.#trash.throwAway(this.#layout.draft(thread), thread);
     this.#trash.throwAway(this.#layout.userData(thread), thread);
     RESTORE.drop(this.#layout.home(thread));
-    for (const name of [NAMES, GIVING]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
+    for (const name of [NAMES, GIVING, RESTORE_NOTE])
+      unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
   }
 
   /** Its owner; `null` when none is recorded, or it was purged. */

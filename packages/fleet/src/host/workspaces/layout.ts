@@ -33,6 +33,8 @@ export type SlotPlace = Exclude<Place, "home">;
 
 /** The name below a home, below `mnt`, and so below `/mnt` in the sandbox. */
 export const USER_DATA = "user-data";
+/** Beside a workspace at home whose restore is unfinished: what it was asked for. */
+export const RESTORE_NOTE = "restore.json";
 /** Beside a workspace at home whose files belong to two accounts, because its change of owner is unfinished. */
 export const GIVING = "giving";
 /** The target of `/mnt/acp-workspace`: below `user-data`, so that one rename moves it too. */

@@ -6,15 +6,17 @@
  * - A generation that a later one has overtaken changes nothing: the fence is looked at in every step.
  */
 
-import { closeSync, openSync } from "node:fs";
+import { closeSync, openSync, readFileSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { SandlotError, type ThreadKey } from "@sandlot/contract";
 import type { WorkspaceSpot } from "../../backend/backend.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
-import { noRoomInOurWords } from "../../world/disk-trouble.ts";
+import { noRoomInOurWords, unlessMissing } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
 import { RESTORE } from "./fence.ts";
 import type { Owner } from "./homes.ts";
+import { RESTORE_NOTE } from "./layout.ts";
 import type { Moves } from "./moves.ts";
 import type { DiskParts } from "./parts.ts";
 import { type Account, moveTree } from "./tree.ts";
@@ -47,8 +49,11 @@ export class Restoring {
     }
   }
 
-  /** From here on nothing else uses the workspace. A thread without one gets an empty one. */
-  begin(spot: WorkspaceSpot, checkpoint: string): Promise<HeldHome> {
+  /**
+   * From here on nothing else uses the workspace. A thread without one gets an empty one. `note` says what was asked
+   * for, to the one that has to finish it.
+   */
+  begin(spot: WorkspaceSpot, checkpoint: string, note: string): Promise<HeldHome> {
     const { homes, layout, world } = this.#parts;
     return this.locked(spot, (thread) => {
       homes.checkFence(thread, spot);
@@ -62,7 +67,10 @@ export class Restoring {
       }
       // Repaired: a sandbox may have closed its workspace to its own account.
       homes.ready(thread);
-      RESTORE.write(layout.home(thread), { checkpoint, generation: spot.generation });
+      const [home, draft] = [layout.home(thread), join(layout.home(thread), `${RESTORE_NOTE}.draft`)];
+      writeFileSync(draft, note, { mode: 0o600 });
+      renameSync(draft, join(home, RESTORE_NOTE));
+      RESTORE.write(home, { checkpoint, generation: spot.generation });
       return this.#held(thread, layout.userData(thread), draftName(world));
     });
   }
@@ -86,7 +94,21 @@ export class Restoring {
       // Directories that every workspace has may be missing in an older checkpoint.
       homes.ready(thread);
       RESTORE.drop(layout.home(thread));
+      unlessMissing(() => unlinkSync(join(layout.home(thread), RESTORE_NOTE)));
     });
+  }
+
+  /** The notes of all restores that have begun and not ended. */
+  async notes(): Promise<readonly string[]> {
+    const { homes, layout } = this.#parts;
+    const notes: string[] = [];
+    for await (const thread of homes.threads()) {
+      const home = layout.home(thread);
+      if (RESTORE.read(home) === null) continue;
+      const note = unlessMissing(() => readFileSync(join(home, RESTORE_NOTE), "utf8"));
+      if (note !== undefined) notes.push(note);
+    }
+    return notes;
   }
 
   /** An empty workspace beside the home of a thread that has none: `thread_exists` otherwise. */

@@ -221,7 +221,7 @@ if (reason !== null) {
       () =>
         onAppleStage(async (stage, { backend, standIn }) => {
           expect([...backend.capabilities].sort()).toEqual(
-            ["image", "limits", "mounts", "preview", "runtime", "sessions", "terminal", "watch"].sort(),
+            ["checkpoints", "image", "limits", "mounts", "preview", "runtime", "sessions", "terminal", "watch"].sort(),
           );
           const refused = (more: Partial<Blueprint>, code: ErrorCode) =>
             stage.rejects(stage.make(stage.newKey(), { blueprint: { ...blueprint, ...more } }), code);

@@ -18,14 +18,14 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { restore } from "../../../src/host/checkpoints/restore/restore.ts";
 import { seam } from "../../../src/host/checkpoints/store/calls.ts";
-import { take } from "../../../src/host/checkpoints/take/take.ts";
+import { type TakeRequest, take } from "../../../src/host/checkpoints/take/take.ts";
 import { contextAt } from "./context.ts";
 import { describeTree, fill, Ground, never } from "./ground.ts";
 
-const plain = {
-  ...{ cause: "requested", generation: null, environment: null, writers: "none" },
+const plain: TakeRequest = {
+  ...({ cause: "requested", generation: null, environment: null, writers: "none" } as const),
   ...{ label: null, verify: false, requestId: null },
-} as const;
+};
 
 test("a write through a mapping that changes no time is in the next checkpoint", async () => {
   await using ground = new Ground();

@@ -123,12 +123,17 @@ test("killed while restoring", async () => {
     const wasKilled = killed(ground.root, "restore", [spot, target], call);
     await expectWhole(ground);
     const fenced = readdirSync(join(ground.root, "homes", threadKeyOf(spot.user, spot.thread)));
-    if (fenced.some((name) => /^restore\.[0-9a-f]/.test(name)))
+    const isFenced = fenced.some((name) => /^restore\.[0-9a-f]{16}/.test(name));
+    const owner = ground.owner();
+    expect(await ground.checkpoints.unfinished()).toEqual(isFenced ? [{ owner, target }] : []);
+    if (isFenced)
       await expect(ground.workspaces.locate(spot, { make: true })).rejects.toMatchObject({
         code: "restore_incomplete",
       });
     const restored = await restore(context, spot, target, null);
     expect(describeTree(home)).toEqual(before);
+    expect((await ground.checkpoints.outcome(owner, "r1"))?.checkpoint.id).toBe(restored.checkpoint.id);
+    expect(await ground.checkpoints.unfinished()).toEqual([]);
     (await ground.workspaces.locate(spot, { make: true }))?.close();
     await expectClean(ground);
     // What was there before is not lost.

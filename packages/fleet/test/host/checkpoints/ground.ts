@@ -29,7 +29,13 @@ export class Ground implements AsyncDisposable {
     this.root = root;
     this.workspaces = new DiskWorkspaces({ root, account: ACCOUNT, world });
     const settings = { freeBytesMin: 0, ...options };
-    this.checkpoints = new DiskCheckpoints({ root, account: ACCOUNT, world, options: settings });
+    this.checkpoints = new DiskCheckpoints({
+      root,
+      account: ACCOUNT,
+      workspaces: this.workspaces,
+      world,
+      options: settings,
+    });
   }
 
   owner(thread = "t1", user = "u1"): WorkspaceOwner {

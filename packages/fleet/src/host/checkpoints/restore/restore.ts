@@ -28,6 +28,7 @@ import { openWorkspace } from "../take/take.ts";
 import type { Walked } from "../take/walker.ts";
 import { Applier } from "./applier.ts";
 import { Builder } from "./builder.ts";
+import { checkNeeded } from "./check.ts";
 import { Drafts } from "./drafts.ts";
 import { apart, groupsIn, hasSameLinks, join, settleTouched } from "./links.ts";
 import { Protected } from "./protected.ts";
@@ -37,17 +38,20 @@ const RETRY_AFTER_MS = 5_000;
 /** More files than this are synchronized with the whole file system at once. */
 const SYNC_EACH_MAX = 64;
 const SYNC_TIMEOUT_MS = 300_000;
+const SAY_UNCHANGED: ReadonlySet<string> = new Set([
+  ...["checkpoint_not_found", "checkpoint_damaged", "disk_limit_exceeded"],
+]);
 
 export async function restore(
   context: Context,
   spot: WorkspaceSpot,
   target: RestoreTarget,
-  _budget: Budget | null,
+  budget: Budget | null,
 ): Promise<Restored> {
   const store = new Store(context, spot.user);
   const { lock, turns } = store.paths;
   try {
-    const work = () => shared(lock, context.world, () => new Restore(context, store, spot, target).run());
+    const work = () => shared(lock, context.world, () => new Restore(context, store, spot, target).run(budget));
     return await inTurn(turns, spot.thread, context.world, work);
   } catch (error) {
     throw noRoomInOurWords(error, spot.thread);
@@ -90,7 +94,7 @@ class Restore {
     this.#filter = filterOf(target.paths);
   }
 
-  async run(): Promise<Restored> {
+  async run(budget: Budget | null): Promise<Restored> {
     const { restoring } = this.#context.workspaces;
     const { requestId } = this.#target;
     const [headId, safetyId] = ["restored", "safety"].map((what) => idOfRequest(this.#thread.key, what, requestId));
@@ -103,22 +107,43 @@ class Restore {
       return { checkpoint: asCheckpoint(done, records.at(-1)), safety: asCheckpoint(safety, records.at(-1)) };
     }
     const wanted = findRecord(records, this.#spot.thread, this.#target.checkpoint);
-    const held = await restoring.begin(this.#spot, wanted.id);
+    // From the first change on, an error of these would say that nothing was changed.
+    if (taken === undefined) {
+      const head = records.at(-1);
+      checkNeeded(this.#context, this.#store, { head, wanted, filter: this.#filter, budget });
+    }
+    const { user, thread } = this.#spot;
+    const note = JSON.stringify({ owner: { user, thread }, target: { ...this.#target, checkpoint: wanted.id } });
+    const held = await restoring.begin(this.#spot, wanted.id, note);
     let root: number | null = null;
+    let isChanging = taken !== undefined;
     try {
       root = openWorkspace(ofDescriptor(held.descriptor));
       if (root === null) throw new SandlotError("thread_not_found", { thread: this.#spot.thread });
       const safety = taken ?? (await this.#safety(root, records, safetyId ?? ""));
       const isFresh = taken === undefined;
+      isChanging = true;
       const since = fileSystemTime(this.#store.paths.clock);
       const head = await this.#rounds(root, held, wanted, { safety, isFresh, since, id: headId ?? "" });
       await restoring.end(this.#spot);
       await restoring.emptyTrash(this.#thread.key);
       return { checkpoint: asCheckpoint(head, head), safety: asCheckpoint(safety, head) };
+    } catch (error) {
+      if (isChanging) throw this.#unfinished(error, wanted.id);
+      await restoring.end(this.#spot);
+      throw error;
     } finally {
       if (root !== null) calls.close(root);
       calls.close(held.descriptor);
     }
+  }
+
+  /** Part of the files may be changed: the caller has to call again. */
+  #unfinished(error: unknown, checkpoint: string): unknown {
+    const told = noRoomInOurWords(error, this.#spot.thread);
+    if (!(told instanceof SandlotError) || !SAY_UNCHANGED.has(told.code)) return told;
+    const facts = { thread: this.#spot.thread, checkpoint, path: told.message, retryAfterMs: RETRY_AFTER_MS };
+    return new SandlotError("restore_incomplete", facts, { cause: told });
   }
 
   async #safety(root: number, records: readonly CheckpointRecord[], id: string): Promise<CheckpointRecord> {
