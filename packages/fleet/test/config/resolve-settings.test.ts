@@ -14,7 +14,7 @@ describe("the defaults", () => {
   const settings = resolveSettings(undefined, ENVIRONMENT);
 
   it("are complete", () => {
-    const { store: _, network: _network, mount: _mount, ...values } = DEFAULTS;
+    const { store: _, network: _network, mount: _mount, setup: _setup, ...values } = DEFAULTS;
     expect(settings).toMatchObject(values);
     expect(settings.store).toEqual({ type: "sqlite", path: "/home/tester/.local/state/sandlot/fleet.db" });
     // A real backend cannot find a sandbox in the memory of another process.
@@ -37,7 +37,7 @@ describe("the defaults", () => {
   });
 
   it("pass the check they are themselves subject to when spelled out", () => {
-    const { store: _, network: _network, mount: _mount, ...values } = DEFAULTS;
+    const { store: _, network: _network, mount: _mount, setup: _setup, ...values } = DEFAULTS;
     expect(resolveSettings(values, ENVIRONMENT)).toEqual(settings);
   });
 });
