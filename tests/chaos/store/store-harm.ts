@@ -5,6 +5,7 @@
 
 import type { Harm, Scene } from "../../crash/control/crash-run.ts";
 import { describeTime, withinOwnTime } from "../../crash/control/own-time.ts";
+import { patiently } from "../../crash/database/patiently.ts";
 import type { Random } from "../../simulation/schedule/random.ts";
 import type { ChaosDatabase } from "./chaos-database.ts";
 import { FAULTS, type Fault, inflict } from "./faults.ts";
@@ -68,7 +69,7 @@ export class StoreHarm implements Harm {
 
   async #strike(fault: Fault): Promise<void> {
     const { store, engine, random } = this.#scene;
-    const before = (await store.meta()).epoch;
+    const before = (await patiently(() => store.meta())).epoch;
     const mayRewind = fault === "failover";
     if (mayRewind) await engine.ask("rewinding", [true]);
     const startedAt = performance.now();
@@ -80,7 +81,7 @@ export class StoreHarm implements Harm {
     const usableMs = performance.now() - healedAt;
     await this.#rows.check();
     if (mayRewind) await engine.ask("rewinding", [false]);
-    const { epoch } = await store.meta();
+    const { epoch } = await patiently(() => store.meta());
     if (epoch !== before && !mayRewind) this.#scene.tally.violated(`${fault} began a new epoch`);
     this.#tally.suffered(fault, { lastedMs: healedAt - startedAt, usableMs, isNewEpoch: epoch !== before });
   }
