@@ -16,7 +16,7 @@ import { blueprint, CLUSTER, HAS_GATEWAY_IMAGE } from "./kubernetes-harness.ts";
 /** Those that a gateway inside can change. Killing a pod's processes takes its node. */
 const GROUPS =
   process.env.SANDLOT_TEST_CLUSTER_SIZE === "small"
-    ? ["lifecycle", "exec"]
+    ? ["lifecycle"]
     : ["lifecycle", "attaching", "activity", "exec", "files", "file streams"];
 const MIB = 1024 * 1024;
 const INSTALLED_MS = 300_000;
