@@ -83,7 +83,6 @@ const SUITES = {
     { name: "crash-redis", run: () => script("crash", "--store", "redis", "--cycles", "60") },
     { name: "chaos-postgres", run: () => script("chaos", "--store", "postgres", "--runs", "8") },
     { name: "chaos-redis", run: () => script("chaos", "--store", "redis", "--runs", "8") },
-    SMALL_CLUSTER,
   ],
   cluster: [BUILD, CLUSTER],
   long: [
