@@ -34,6 +34,7 @@ import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
+import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -43,7 +44,6 @@ import { Renewer } from "../../sandboxd/renewer.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
-import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
 import { publishes } from "./container/transport.ts";
@@ -53,9 +53,8 @@ import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
 import { ContainerPauses } from "./container-pauses.ts";
 import { Egresses } from "./egress.ts";
-import { enginePlaces } from "./engine/discovery.ts";
-import { connectEngine } from "./engine/docker-engine.ts";
 import type { Engine, ListedContainer } from "./engine/engine.ts";
+import { findEngine } from "./engine/find-engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
@@ -88,12 +87,6 @@ export async function openDockerBackend(options: DockerBackendOptions): Promise<
     engine.close();
     throw error;
   }
-}
-
-function findEngine(settings: DockerSettings, world: World): Promise<Engine> {
-  const { environment, userHome, docker, containerProgram } = settings;
-  if (docker.engine === "apple-container") return connectAppleEngine(containerProgram, world);
-  return connectEngine(enginePlaces(docker.host, environment, userHome, process.getuid?.() ?? 0), world);
 }
 
 class DockerBackend implements Backend {
@@ -132,7 +125,8 @@ class DockerBackend implements Backend {
     this.#settings = settings;
     const disk = { root: layout.root, account: ownsAccount ? null : account, world };
     this.workspaces = new DiskWorkspaces(disk);
-    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces });
+    const options = boundedBy(settings.checkpoints);
+    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);

@@ -33,6 +33,7 @@ import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
+import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { homeEngineId } from "../../host/engine-id.ts";
 import { makeLayout, socketPath } from "../../host/layout.ts";
@@ -124,7 +125,8 @@ class LocalBackend implements Backend {
     const isUnsafe = settings.local.isolation === "unsafe-process";
     const disk = { root: layout.root, account, world, isPassable: isUnsafe };
     this.workspaces = new QuotaWorkspaces(disk, quotas);
-    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces });
+    const options = boundedBy(settings.checkpoints);
+    this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
     this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
