@@ -3,6 +3,7 @@
  * authorisation walk it; it must name exactly the routes that the server registers.
  */
 
+import { DASHBOARD_ENTRIES } from "./catalogue-dashboard.ts";
 import { type Entry, MARKER, ROOT, thread, type World } from "./catalogue-entry.ts";
 import { FILE_ENTRIES } from "./catalogue-files.ts";
 import { PROVISIONER_ENTRIES } from "./catalogue-provisioner.ts";
@@ -307,6 +308,7 @@ export const CATALOGUE: readonly Entry[] = [
   ),
   ...FILE_ENTRIES,
   ...PROVISIONER_ENTRIES,
+  ...DASHBOARD_ENTRIES,
 ];
 
 /** Creates everything that the catalogue's requests are about. */
