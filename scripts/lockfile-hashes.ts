@@ -13,7 +13,6 @@ const UNHASHED: Readonly<Record<string, number>> = {
   "@biomejs/cli-": 6,
   "@napi-rs/canvas-": 9,
   "@oxc-parser/binding-": 15,
-  "@rolldown/binding-": 12,
 };
 
 export interface LockEntry {
