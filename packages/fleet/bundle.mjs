@@ -28,6 +28,7 @@ const LIBRARY = ["index", "testing/index", "mcp/index", "channels/index", "gatew
 const PROGRAMS = [
   "host/egress/process/egress-main",
   "host/egress/namespace/listen-inside",
+  "host/checkpoints/worker/worker-main",
   "gateway/documents/convert-document",
   "backends/docker/aio/namespace-connector-child",
   "backends/kubernetes/workspaces/volume/volume-main",

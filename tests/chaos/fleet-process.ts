@@ -17,6 +17,8 @@ import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
 export interface Order {
   readonly thread: string;
   readonly blueprint: string;
+  /** Run in the sandbox at once; `GENERATION` stands for the lease's. */
+  readonly writer: string | null;
   readonly kill: { readonly after: string; readonly ms: number } | null;
 }
 
@@ -61,11 +63,12 @@ for await (const line of createInterface({ input: process.stdin })) {
 // The parent is gone.
 process.exit(0);
 
-async function turn({ thread, blueprint }: Order): Promise<void> {
+async function turn({ thread, blueprint, writer }: Order): Promise<void> {
   const blanks = blueprint === "pooled" ? (await fleet.list()).filter(({ state }) => state === "blank") : [];
   say(blanks.length > 0 ? "bind" : "create");
   const lease = await fleet.acquire({ thread, blueprint });
   say("lease");
+  if (writer !== null) await lease.sandbox.exec(writer.replace("GENERATION", String(lease.generation)));
   await lease.sandbox.exec("echo written > note");
   say("wrote");
   for (let count = 0; count < 5; count += 1) await lease.sandbox.exec("sleep 0.02");

@@ -9,6 +9,7 @@
  *   npm run chaos -- --backend local --runs 200       the same without an engine
  *   npm run chaos -- --quick                          a dozen faults, for CI
  *   npm run chaos -- --only engine                    one kind of fault: fleet, container, engine or process
+ *   npm run chaos -- --backend kubernetes --runs 8    on a cluster (kubernetes/kubernetes-chaos.ts)
  *   npm run chaos -- --store postgres --runs 50       a shared store behind broken links (store/store-chaos.ts)
  *
  * READ faults/ for the faults, and stage/environment.ts for what must hold afterwards. The seed decides what is drawn; the
@@ -21,6 +22,7 @@ import { containerFaults, leasedContainers } from "./faults/container-faults.ts"
 import { engineDiskFull, engineFreeze, engineKill, engineKillLiving, engineRestart } from "./faults/engine-faults.ts";
 import { fleetKills, powerCut } from "./faults/fleet-kills.ts";
 import { processFaults } from "./faults/process-faults.ts";
+import { KUBERNETES_KINDS } from "./kubernetes/kinds.ts";
 import { DockerEnvironment } from "./stage/docker-environment.ts";
 import { ChaosEngine } from "./stage/engine.ts";
 import type { Environment } from "./stage/environment.ts";
@@ -46,12 +48,23 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Math.floor(Math.random() * 1_000_000)) },
     only: { type: "string" },
     quick: { type: "boolean", default: false },
+    "whole-cluster": { type: "boolean", default: false },
   },
 });
 
 const KINDS: Readonly<Record<string, readonly string[]>> = {
   docker: ["fleet", "container", "engine"],
   local: ["fleet", "process"],
+  kubernetes: KUBERNETES_KINDS,
+};
+
+const ON: Readonly<Record<string, (run: Run) => Promise<Environment | string>>> = {
+  docker: onDocker,
+  local: onThisMachine,
+  async kubernetes({ kills: runs, random, tally, is }) {
+    const { onKubernetes } = await import("./kubernetes/kubernetes-chaos.ts");
+    return onKubernetes({ runs, random, tally, isWanted: is, isWholeCluster: values["whole-cluster"] });
+  },
 };
 
 interface Run {
@@ -80,8 +93,8 @@ async function main(): Promise<number> {
   const startedAt = performance.now();
   const run: Run = { kills, rounds, random: new Random(seed), tally, is: (kind) => (only ?? kind) === kind };
   console.log(`chaos on ${backend}: ${kills} kills, seed ${seed}`);
-  const environment = await (backend === "docker" ? onDocker(run) : onThisMachine(run));
-  if (typeof environment === "string") {
+  const environment = await ON[backend]?.(run);
+  if (environment === undefined || typeof environment === "string") {
     console.log(`not possible: ${environment}`);
     return process.env.CI === "true" ? 1 : 0;
   }
@@ -151,7 +164,7 @@ async function inside(
 }
 
 function report({ stages }: Environment, { tally, kills, is }: Run, seconds: number): number {
-  if (is("fleet") && kills >= FULL_RUN_KILLS) {
+  if (is("fleet") && kills >= FULL_RUN_KILLS && values.backend !== "kubernetes") {
     for (const stage of stages)
       if (tally.kills[stage] < HITS_MIN) tally.violated(`only ${tally.kills[stage]} fleets were killed at ${stage}`);
   }
@@ -166,7 +179,7 @@ function report({ stages }: Environment, { tally, kills, is }: Run, seconds: num
 
 function usage(problem: string): number {
   console.error(
-    `${problem}\nusage: npm run chaos -- [--backend docker|local] [--runs N] [--seed S] [--only fleet|container|engine|process] [--quick]\n       npm run chaos -- --store postgres|redis [--runs N] [--seed S] [--keep]`,
+    `${problem}\nusage: npm run chaos -- [--backend docker|local|kubernetes] [--runs N] [--seed S] [--only fleet|container|engine|process|pod|node|outage] [--quick]\n       npm run chaos -- --store postgres|redis [--runs N] [--seed S] [--keep]`,
   );
   return 2;
 }

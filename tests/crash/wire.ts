@@ -113,6 +113,8 @@ export interface EngineDump {
     readonly where: string;
     readonly tokens: readonly string[];
   }[];
+  /** Owners whose workspace an epoch may have left that was lost while its sandbox ended. */
+  readonly lostRemovals: readonly string[];
   readonly purgedTokens: readonly string[];
   readonly counts: Readonly<Record<string, number>>;
 }

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { ROOT } from "../../scripts/runtime.mjs";
-import { checkDocument, rowOf, tableOf } from "./document.ts";
+import { checkDocument, rowOf, tableOf, withRows } from "./document.ts";
 import { FAULT_KINDS } from "./fault.ts";
 import { figuresOf } from "./faults/engine-figures.ts";
 import { MACHINE_FAULTS } from "./faults/machine-faults.ts";
@@ -14,7 +14,7 @@ const FAULTS = [...PROCESS_FAULTS, ...STORE_FAULTS, ...MACHINE_FAULTS];
 test("the failure budget has figures for every kind of fault", () => expect(checkDocument()).toEqual([]));
 
 test("every fault names a test that exists, and no kind is made twice", () => {
-  const named = FAULTS.flatMap(({ test: path, serverTest }) => [path, serverTest ?? path]);
+  const named = FAULTS.flatMap(({ test: path, testsOf = {} }) => [path, ...Object.values(testsOf)]);
   expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
   expect(new Set(FAULTS.map(({ kind }) => kind)).size).toBe(FAULTS.length);
   expect(FAULTS.filter(({ kind }) => !FAULT_KINDS.includes(kind))).toEqual([]);
@@ -30,7 +30,31 @@ test("a row has the median and the worst, and says how many writes were lost", (
   if (fault === undefined) throw new Error("there is no fault");
   const one = { detectedMs: 100, undisturbed: 0, acknowledged: 9, madeAnew: 0, problems: [] };
   const times = [4_000, 1_000, 2_000].map((usableMs) => ({ ...one, usableMs, lostWrites: usableMs === 4_000 ? 2 : 0 }));
-  const row = rowOf(fault, { name: "sqlite", server: null }, times, null);
+  const row = rowOf(fault, { name: "sqlite" }, times, null);
   expect(row).toMatchObject({ detected: "0.1 s (0.1 s)", usable: "2.0 s (4.0 s)", lostWrites: 2, runs: 3 });
   expect(tableOf([row])).toContain("2 acknowledged writes");
+});
+
+test("rows of one store are added without touching those of the others", () => {
+  const [fault] = PROCESS_FAULTS;
+  if (fault === undefined) throw new Error("there is no fault");
+  const rows = ["sqlite", "redis"].map((name) => rowOf(fault, { name }, [], "why"));
+  const figures = `\n\nMeasured then\n\n${tableOf(rows)}\n\nHow each fault was made:\n\n- so\n\n`;
+  const added = rowOf(fault, { name: "redis" }, [], "new");
+  const once = withRows(figures, [added], "today");
+  expect(once).toContain("Measured then\n\nThe rows of redis: today\n\n| fault");
+  expect(once).toContain(tableOf([rows[0] as typeof added, added]));
+  expect(once).toMatch(/\n\nHow each fault was made:\n\n- so\n\n$/);
+  expect(withRows(once, [added], "today")).toBe(once);
+});
+
+test("a row names the test of its own store", () => {
+  const fault = STORE_FAULTS.find(({ kind }) => kind === "store failed over with lost writes");
+  if (fault === undefined) throw new Error("there is no such fault");
+  const tests = ["sqlite", "postgres", "redis"].map((name) => rowOf(fault, { name }, [], null).test);
+  expect(tests).toEqual([
+    "packages/fleet/test/store/sqlite-files.test.ts",
+    "packages/fleet/test/engines/postgres/lost-writes.test.ts",
+    "packages/fleet/test/engines/redis/replicas.test.ts",
+  ]);
 });

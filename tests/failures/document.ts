@@ -26,8 +26,8 @@ export interface FaultRow {
 
 /** `why`: the store cannot have the fault. */
 export function rowOf(
-  { kind, test, serverTest }: Fault,
-  { name: store, server }: Pick<StageStore, "name" | "server">,
+  { kind, test, testsOf }: Fault,
+  { name: store }: Pick<StageStore, "name">,
   measured: readonly Measured[],
   why: string | null,
 ): FaultRow {
@@ -43,7 +43,7 @@ export function rowOf(
     lost: lostWrites === 0 ? lost : `${lostWrites} acknowledged writes; ${lost}`,
     lostWrites,
     runs: measured.length,
-    test: server === null ? test : (serverTest ?? test),
+    test: testsOf?.[store] ?? test,
   };
 }
 
@@ -69,10 +69,15 @@ function seconds(ms: number): string {
 }
 
 export function tableOf(rows: readonly FaultRow[]): string {
+  return tableOfCells(rows.map(cellsOfRow));
+}
+
+function cellsOfRow({ kind, store, detected, usable, lost, runs, test }: FaultRow): readonly string[] {
+  return [kind, store, detected, usable, lost, String(runs), `\`${test}\``];
+}
+
+function tableOfCells(cells: readonly (readonly string[])[]): string {
   const head = ["fault", "store", "detected", "usable", "lost", "runs", "test"];
-  const cells = rows.map(({ kind, store, detected, usable, lost, runs, test }) => [
-    ...[kind, store, detected, usable, lost, String(runs), `\`${test}\``],
-  ]);
   const widths = head.map((name, column) => Math.max(name.length, ...cells.map((row) => (row[column] ?? "").length)));
   const line = (row: readonly string[]) =>
     `| ${row.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(" | ")} |`;
@@ -86,10 +91,47 @@ export function explained(faults: readonly Fault[], engine: readonly EngineFigur
   return [...own, ...engine.map(({ kind, how }) => `- **${kind}**: ${how}.`)].join("\n");
 }
 
-export function writeDocument(rows: readonly FaultRow[], explanation: string): void {
+/**
+ * The rows of a page, with `added` in the place of those of the same stores. The rest, and how the faults were made, stays.
+ */
+export function withRows(figures: string, added: readonly FaultRow[], measuredOn: string): string {
+  const stores = new Set(added.map(({ store }) => store));
+  const lines = figures.split("\n");
+  const isRow = (line: string) => line.startsWith("| ");
+  const cellsOf = (line: string) =>
+    line
+      .slice(2, -2)
+      .split(" | ")
+      .map((cell) => cell.trim());
+  const kept = lines.filter(isRow).slice(2).map(cellsOf);
+  const others = kept.filter(([, store = ""]) => !stores.has(store));
+  const table = tableOfCells([...others, ...added.map(cellsOfRow)]);
+  const from = lines.findIndex(isRow);
+  const rest = lines.slice(from + kept.length + 2);
+  const note = `The rows of ${[...stores].join(" and ")}: ${measuredOn}`;
+  const above = lines.slice(0, from).filter((line) => !line.startsWith(`The rows of ${[...stores].join(" and ")}: `));
+  while (above.at(-1) === "") above.pop();
+  return [...above, "", note, "", table, ...rest].join("\n");
+}
+
+/** Replaces the rows of the measured stores only. */
+export function addToDocument(rows: readonly FaultRow[]): void {
   const page = readFileSync(PAGE, "utf8");
+  const [begin, end] = marksOf(page);
+  const figures = page.slice(begin + BEGIN.length, end);
+  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}${withRows(figures, rows, machine())}${page.slice(end)}`);
+  console.log("added to docs/FAILURES.md");
+}
+
+function marksOf(page: string): readonly [begin: number, end: number] {
   const [begin, end] = [page.indexOf(BEGIN), page.indexOf(END)];
   if (begin < 0 || end < begin) throw new Error(`${PAGE} lacks its marks`);
+  return [begin, end];
+}
+
+export function writeDocument(rows: readonly FaultRow[], explanation: string): void {
+  const page = readFileSync(PAGE, "utf8");
+  const [begin, end] = marksOf(page);
   const figures = [machine(), tableOf(rows), "How each fault was made:", explanation].join("\n\n");
   writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}\n\n${figures}\n\n${page.slice(end)}`);
   console.log("wrote docs/FAILURES.md");

@@ -32,8 +32,8 @@ export interface Fault {
   readonly detection: string;
   /** Path of the test that shows that nothing goes wrong meanwhile. */
   readonly test: string;
-  /** The same for a store with a server of its own, where that is another one. */
-  readonly serverTest?: string;
+  /** The same by the name of a store, where that is another one. */
+  readonly testsOf?: Readonly<Record<string, string>>;
   /** Before the gateways start. */
   prepare?(stage: Stage): Promise<void>;
   /** Why a stage with this store cannot have the fault; `null`: it can. */

@@ -6,6 +6,7 @@
  *   npm run failures -- --store sqlite:5  on one store, five times each
  *   npm run failures -- --quick           once each, and prints only
  *   npm run failures -- --only "disk"     faults whose name has this text; prints only
+ *   npm run failures -- --store redis:3 --add   and leaves the rows of the other stores as they are
  *   npm run failures -- --record F        adds each measurement to a file as well; prints only
  *   npm run failures -- --from F,F        writes the document from such files; --chaos F: and from the output of chaos
  *   npm run failures -- --check           whether the document names every kind of fault; measures nothing
@@ -16,13 +17,23 @@
 
 import { appendFileSync, readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { checkDocument, engineRow, explained, type FaultRow, rowOf, tableOf, writeDocument } from "./document.ts";
+import {
+  addToDocument,
+  checkDocument,
+  engineRow,
+  explained,
+  type FaultRow,
+  rowOf,
+  tableOf,
+  writeDocument,
+} from "./document.ts";
 import { FAULT_KINDS, type Fault } from "./fault.ts";
 import { type EngineFigures, engineFigures, figuresOf } from "./faults/engine-figures.ts";
 import { MACHINE_FAULTS } from "./faults/machine-faults.ts";
 import { PROCESS_FAULTS } from "./faults/process-faults.ts";
 import { STORE_FAULTS } from "./faults/store-faults.ts";
 import { postgresStore } from "./stage/postgres-store.ts";
+import { redisStore } from "./stage/redis-store.ts";
 import { type Measured, Stage } from "./stage/stage.ts";
 import { type StageStore, sqliteStore } from "./stage/stage-store.ts";
 
@@ -33,12 +44,17 @@ const { values } = parseArgs({
     only: { type: "string" },
     record: { type: "string" },
     from: { type: "string" },
+    add: { type: "boolean", default: false },
     chaos: { type: "string" },
-    store: { type: "string", default: "sqlite:3,postgres:3" },
+    store: { type: "string", default: "sqlite:3,postgres:3,redis:3" },
   },
 });
 
-const STORES: Readonly<Record<string, () => StageStore>> = { sqlite: sqliteStore, postgres: postgresStore };
+const STORES: Readonly<Record<string, () => StageStore>> = {
+  sqlite: sqliteStore,
+  postgres: postgresStore,
+  redis: redisStore,
+};
 const ENGINE_KINDS = ["gateway cut off from the engine", "engine restarted"] as const;
 const FAULTS: readonly Fault[] = [...PROCESS_FAULTS, ...STORE_FAULTS, ...MACHINE_FAULTS];
 
@@ -51,7 +67,7 @@ if (values.check) {
 const failures: string[] = [];
 const recorded = values.from?.split(",").flatMap(readRecords) ?? null;
 const rows = recorded === null ? await measureAll() : rowsFrom(recorded);
-const isWhole = !values.quick && values.only === undefined && values.record === undefined;
+const isWhole = !values.quick && !values.add && values.only === undefined && values.record === undefined;
 const engine = isWhole ? await engineFiguresOf(values.chaos) : [];
 for (const kind of isWhole ? ENGINE_KINDS : [])
   rows.push(
@@ -62,6 +78,7 @@ for (const kind of isWhole ? ENGINE_KINDS : [])
   );
 console.log(`\n${tableOf(rows)}\n`);
 if (isWhole) writeDocument(rows, explained(FAULTS, engine));
+if (values.add) addToDocument(rows);
 const lost = rows.filter(({ lostWrites }) => lostWrites > 0);
 for (const { kind, store, lostWrites } of lost)
   console.error(`${kind} (${store}): ${lostWrites} acknowledged writes lost`);

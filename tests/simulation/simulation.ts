@@ -160,6 +160,7 @@ export class Simulation {
       this.faults.count("store-clock-stepped");
       this.truth.tables.stepClock(byMs);
       this.truth.storeClockSetAt = this.scheduler.now;
+      this.truth.storeClockSteps.push(this.scheduler.now);
       this.#setClockLater(random, stepsMs);
     });
   }

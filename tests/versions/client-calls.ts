@@ -121,6 +121,10 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
     await events.return(undefined);
     return taken;
   },
+  "checkpoints.list": ({ client }) => client.checkpoints.list(T),
+  "checkpoints.take": ({ client }) => client.checkpoints.take(T),
+  "checkpoints.diff": ({ client }) => client.checkpoints.diff(T),
+  "checkpoints.undo": ({ client }) => client.checkpoints.undo("for-events"),
   resetHome: ({ client }) => client.resetHome("for-events", { force: true }),
   stopThread: ({ client }) => client.stopThread("for-events", { force: true }),
   deleteThread: ({ client }) => client.deleteThread("for-events", { force: true }),

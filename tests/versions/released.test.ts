@@ -124,7 +124,13 @@ async function runCalls({ calls }: Version, settings: object): Promise<Readonly<
 }
 
 /** Calls that no released gateway knows, and what it answers to them. */
-const SINCE_RELEASED = { resetHome: "route_not_found" };
+const SINCE_RELEASED = {
+  resetHome: "route_not_found",
+  "checkpoints.list": "route_not_found",
+  "checkpoints.take": "route_not_found",
+  "checkpoints.diff": "route_not_found",
+  "checkpoints.undo": "route_not_found",
+};
 
 async function together(versions: { client: string; gateway: string; daemon: string }): Promise<void> {
   const [client, gateway, daemon] = await Promise.all(

@@ -40,6 +40,7 @@ import {
   uploadListSchema,
   uploadReplySchema,
 } from "@sandlot/contract";
+import { ClientCheckpoints } from "./checkpoints.ts";
 import { ClientLease } from "./lease.ts";
 import { SHOWN } from "./shown.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
@@ -73,12 +74,15 @@ export interface EventOptions {
 const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "purpose", "ttlMs", "timeoutMs", "signal"] as const;
 
 export class SandlotClient {
+  /** Earlier states of threads. */
+  readonly checkpoints: ClientCheckpoints;
   readonly #transport: Transport;
   readonly #options: TransportOptions;
 
   constructor(options: SandlotClientOptions) {
     this.#options = options;
     this.#transport = new Transport(options);
+    this.checkpoints = new ClientCheckpoints(this.#transport);
   }
 
   /** What `console.log` shows. The key is not in it. */
@@ -165,10 +169,10 @@ export class SandlotClient {
     return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
   }
 
-  /** Copies the thread's workspace to a new thread. */
-  branchThread(thread: string, to: string): Promise<BranchReply> {
+  /** A new thread with the files of a checkpoint, or with those of now. */
+  branchThread(thread: string, to: string, options: { readonly checkpoint?: string } = {}): Promise<BranchReply> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/branch`;
-    return this.#transport.json(branchReplySchema, { method: "POST", path, json: { to } });
+    return this.#transport.json(branchReplySchema, { method: "POST", path, json: { to, ...options } });
   }
 
   uploadFiles(
@@ -233,6 +237,12 @@ export class SandlotClient {
   explain(sandboxId: string): Promise<ExplanationReply> {
     const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/explain`;
     return this.#transport.json(explanationSchema, { method: "GET", path, repeatable: true });
+  }
+
+  /** Says that nothing of a sandbox runs any more, where its engine cannot tell. For operators. */
+  async confirmDead(sandboxId: string): Promise<void> {
+    const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/confirm-dead`;
+    await this.#transport.done({ method: "POST", path, repeatable: true });
   }
 
   /** Compares engine and store, and returns the audit log. For operators. */

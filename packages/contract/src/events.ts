@@ -17,6 +17,7 @@ export type StopReason =
   | "idle"
   | "orphaned"
   | "released"
+  | "restored"
   | "stale-blueprint"
   | "surplus"
   | "shutdown";
@@ -32,6 +33,11 @@ interface About {
   readonly generation: Generation;
   readonly user: UserId | null;
   readonly thread: ThreadId | null;
+}
+
+interface AboutThread {
+  readonly user: UserId;
+  readonly thread: ThreadId;
 }
 
 interface AboutLease extends About {
@@ -60,6 +66,38 @@ export type FleetEventBody =
   | ({ readonly type: "lease-released"; readonly heldMs: number } & AboutLease)
   | ({ readonly type: "lease-lost"; readonly reason: LossReason } & AboutLease)
   | ({ readonly type: "lease-leaked"; readonly unusedMs: number; readonly stack: string | null } & AboutLease)
+  | ({
+      readonly type: "checkpoint-taken";
+      readonly checkpoint: string;
+      readonly cause: string;
+      readonly durationMs: number;
+      readonly addedBytes: number;
+    } & AboutThread)
+  /** A bound of `checkpoints` was reached, or a checkpoint failed. The thread goes on without it. */
+  | ({ readonly type: "checkpoint-failed"; readonly code: string | null; readonly problem: string } & AboutThread)
+  /** At most one each second, of a long checkpoint or restore that a caller asked for. */
+  | ({
+      readonly type: "checkpoint-progress";
+      readonly requestId: string;
+      readonly phase: string;
+      readonly files: number;
+      readonly bytes: number;
+      readonly totalFiles: number | null;
+    } & AboutThread)
+  | ({
+      readonly type: "workspace-restored";
+      readonly checkpoint: string;
+      readonly safety: string;
+      readonly as: "restore" | "undo" | "redo";
+      readonly requestId: string;
+    } & AboutThread)
+  /** The workspace is unchanged, and the thread goes on. */
+  | ({
+      readonly type: "workspace-restore-refused";
+      readonly checkpoint: string;
+      readonly requestId: string;
+      readonly problem: string;
+    } & AboutThread)
   | ({
       readonly type: "egress-refused";
       readonly host: string;

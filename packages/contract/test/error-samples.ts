@@ -12,6 +12,7 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   checkpoint_damaged: { checkpoint: "c1a2b3", path: "workspace/a.txt", problem: "its content has another hash" },
   checkpoint_refused: { thread: "t1", bound: "storedBytes", max: 1_000_000, actual: 1_200_000 },
   nothing_to_undo: { thread: "t1", direction: "undo" },
+  checkpoint_timeout: { timeoutMs: 600_000, retryAfterMs: 2_000 },
   restore_incomplete: { thread: "t1", checkpoint: "c1a2b3", path: "workspace/a.txt", retryAfterMs: 5_000 },
   invalid_thread_id: { value: '"a/b"', pattern: THREAD_ID_PATTERN.source },
   invalid_user_id: { value: '"a/b"', pattern: USER_ID_PATTERN.source },

@@ -5,9 +5,11 @@ import { parseThreadId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "./backend/backend.ts";
 import { parseUser } from "./config/call-options.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
+import { diskBudget } from "./config/disk-budget.ts";
 import type { Settings } from "./config/settings.ts";
 import type { CloseOptions, Fleet } from "./fleet.ts";
 import { auditFleet } from "./inspect/audit.ts";
+import { confirmDead } from "./inspect/confirm-dead.ts";
 import { explain } from "./inspect/explain.ts";
 import { sandboxAbout } from "./inspect/sandbox-about.ts";
 import { summarize } from "./inspect/summary.ts";
@@ -15,6 +17,9 @@ import { findThread, listThreads } from "./inspect/threads.ts";
 import { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
+import { automaticCheckpoints } from "./lifecycle/checkpoints/automatic-checkpoints.ts";
+import { ThreadCheckpoints } from "./lifecycle/checkpoints/thread-checkpoints.ts";
+import { UnfinishedRestores } from "./lifecycle/checkpoints/unfinished-restores.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
 import { LivenessWatch } from "./lifecycle/hold/liveness-watch.ts";
 import { RemoteLeaseTable } from "./lifecycle/hold/remote-lease-table.ts";
@@ -109,9 +114,13 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     },
   });
   const isOurs = (record: SandboxRecord) => membership.isOurs(record);
+  const budgetOf = (blueprint: string) => diskBudget(settings.blueprints, blueprint);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
-  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs });
-  const leases = new Leases({ ...base, membership, onGranted: () => expiry.granted() });
+  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs, budgetOf });
+  const leases = new Leases({
+    ...{ ...base, membership, onGranted: () => expiry.granted() },
+    checkpoint: (key, options) => checkpoints.take(key, options),
+  });
   const maker = new SandboxMaker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
@@ -138,6 +147,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     reattach: (slot, signal) => opener.reattach(slot, signal),
     stopDead: (record) => retirement.stopDead(record),
   });
+  const checkpoints: ThreadCheckpoints = new ThreadCheckpoints({
+    ...{ ...base, membership, retirement },
+    restore: (owner, target, options) => destroyer.restore(owner, target, options),
+  });
   const provider: Provider = new Provider({
     ...base,
     membership,
@@ -156,9 +169,16 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
-  const destroyer = new Destroyer({ ...base, membership, retirement, endDeadSessions: () => peers.endDeadSessions() });
+  const destroyer: Destroyer = new Destroyer({
+    ...base,
+    membership,
+    retirement,
+    endDeadSessions: () => peers.endDeadSessions(),
+  });
+  const restores = new UnfinishedRestores({ ...base, membership, retirement });
   const desk = new RemoteLeaseTable({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
+  const automatic = automaticCheckpoints({ ...base, checkpoints });
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
     new Loop({ name, intervalMs, task, world, bus });
   const everyMs = settings.housekeepingIntervalMs;
@@ -176,6 +196,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     tending,
     reaping,
     expiring,
+    ...(automatic === null ? [] : [loop("checkpoints", everyMs, () => automatic.look())]),
+    loop("restores", everyMs, () => restores.finish()),
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
       leases.reportLeaks();
@@ -207,7 +229,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   let closed: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
     destroyer.close();
-    const parts = { ...base, membership, leases, retirement, loops, renewer, provider, end };
+    const parts = { ...base, membership, leases, retirement, loops, renewer, provider, end, automatic };
     closed ??= shutDown(parts, options).finally(() => {
       expiry.close();
       refill?.cancel();
@@ -224,7 +246,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     acquire: (request) => {
       if ((request?.mounts?.length ?? 0) > 0 && !backend.capabilities.has("mounts"))
         return Promise.reject(noMounts(backend.name));
-      return isTracing() ? tracedAcquire(provider, request) : provider.acquire(request);
+      const acquire = () => (isTracing() ? tracedAcquire(provider, request) : provider.acquire(request));
+      return request?.from === undefined ? acquire() : checkpoints.seedFor(request).then(acquire);
     },
     warm: (request) => provider.warm(request),
     about: (blueprint = "default") => sandboxAbout(settings, backend, blueprint),
@@ -241,6 +264,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       open("destroy");
       return destroyer.destroyBlank(sandboxId as SandboxId, options);
     },
+    checkpoints,
     async list() {
       open("list");
       return (await store.list()).map(summarize);
@@ -291,6 +315,12 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async explain(asked, options) {
       open("explain");
       return explain({ ...base, instance, isOurs }, asked, options);
+    },
+    async confirmDead(asked, by, { signal } = {}) {
+      open("confirm-dead");
+      const either = AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]);
+      await confirmDead({ ...base, isOurs }, asked, by, either);
+      for (const poked of [reconciling, tending]) poked.poke();
     },
     close,
     [Symbol.asyncDispose]: () => close(),

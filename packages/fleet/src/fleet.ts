@@ -9,6 +9,8 @@
 import type { Duplex } from "node:stream";
 import type {
   AuditFinding,
+  Checkpoint,
+  CheckpointDiff,
   FleetEvent,
   FleetEventType,
   Generation,
@@ -26,6 +28,9 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Blueprint } from "./backend/blueprint.ts";
+import type { CheckpointProgress, Seeded } from "./backend/checkpoints.ts";
+
+export type { CheckpointProgress } from "./backend/checkpoints.ts";
 
 export { ENTRIES_MAX, type SharedEntries } from "./store/entries.ts";
 
@@ -50,6 +55,8 @@ export interface Fleet extends AsyncDisposable {
     sandboxId: SandboxId | string,
     options?: Pick<DestroyOptions, "signal" | "timeoutMs">,
   ): Promise<DestroyOutcome>;
+  /** Earlier states of a thread's workspace and home. `capability_missing` where the backend keeps none. */
+  readonly checkpoints: FleetCheckpoints;
   list(): Promise<readonly SandboxSummary[]>;
   /**
    * The thread's sandbox in any state; `null` when it has none. A store that was lost knows no sandbox until it has
@@ -65,6 +72,11 @@ export interface Fleet extends AsyncDisposable {
    * ended sandbox, or a thread (its present or last sandbox).
    */
   explain(sandbox: SandboxId | string | ThreadKeyInput, options?: ExplainOptions): Promise<Explanation>;
+  /**
+   * An operator's word that nothing of a sandbox runs any more, for an engine that cannot tell: its node is lost, and the
+   * machine is off. Takes an id or its prefix. Refused while the sandbox answers. `by` names the person.
+   */
+  confirmDead(sandbox: SandboxId | string, by: string, options?: { readonly signal?: AbortSignal }): Promise<void>;
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;
@@ -105,6 +117,11 @@ export interface AcquireRequest {
   /** Refuses a thread that has neither a sandbox nor files with `thread_not_found` instead of starting it. */
   readonly existing?: boolean;
   readonly blueprint?: string;
+  /**
+   * The content of a new thread's workspace: a checkpoint or the present of another thread of the same user, a tar
+   * archive (plain or gzip), or a directory of this host. A thread that has files already is `thread_exists`.
+   */
+  readonly from?: SeedInput;
   /** The purpose in a word or two, shown in the list of holders. */
   readonly purpose?: string;
   readonly signal?: AbortSignal;
@@ -143,6 +160,8 @@ export interface Lease extends AsyncDisposable {
   readonly recovery: Recovery;
   /** A connection to a listening port of the sandbox. `capability_missing` if the backend has no previews. */
   connect(port: number, options?: { readonly signal?: AbortSignal }): Promise<Duplex>;
+  /** A checkpoint of the workspace and the home, while the sandbox goes on. */
+  checkpoint(options?: TakeCheckpointOptions): Promise<TakenCheckpoint>;
   /** Ends only this lease. Idempotent. A failing sandbox or store does not make it reject. */
   release(): Promise<void>;
   /** Calls the listener at once when the sandbox is lost. Returns an unsubscribe function. */
@@ -156,6 +175,103 @@ export interface DestroyOptions {
   /** How long to wait for the engine's confirmation before answering `stopping`. */
   readonly timeoutMs?: number;
 }
+
+/**
+ * Checkpoints of a thread's workspace and home. Memory and processes are not kept. A checkpoint is named by its id, an
+ * unambiguous beginning of it, or its label.
+ */
+export interface FleetCheckpoints {
+  /** Newest first. */
+  list(key: ThreadKeyInput): Promise<readonly Checkpoint[]>;
+  find(key: ThreadKeyInput, checkpoint: string): Promise<Checkpoint>;
+  /** Nothing changed since the newest one and no label: nothing is written, and it is the answer. */
+  take(key: ThreadKeyInput, options?: TakeCheckpointOptions): Promise<TakenCheckpoint>;
+  /** What changed between two checkpoints, or since one. Without `from` since the newest one, without `to` until now. */
+  diff(key: ThreadKeyInput, options?: DiffOptions): Promise<CheckpointDiff>;
+  /**
+   * Brings back a checkpoint. Ends the thread's sandbox first, because files never change under one; the present is
+   * kept as a checkpoint. Refused while others hold the sandbox, unless forced; then their leases are lost with
+   * `restored`, and their next use gets the next generation.
+   */
+  restore(key: ThreadKeyInput, checkpoint: string, options?: RestoreOptions): Promise<RestoredCheckpoint>;
+  /** Restores the newest earlier state that differs from the present. Again: the one before. */
+  undo(key: ThreadKeyInput, options?: Omit<RestoreOptions, "paths">): Promise<RestoredCheckpoint>;
+  /** Returns from the newest undo. */
+  redo(key: ThreadKeyInput, options?: Omit<RestoreOptions, "paths">): Promise<RestoredCheckpoint>;
+  /** A new thread of the same user with the files of a checkpoint, or with those of now. */
+  fork(key: ThreadKeyInput, to: string, options?: ForkOptions): Promise<Seeded>;
+  /** A new thread from outside: `acquire({ from })` without the acquire. */
+  seed(to: ThreadKeyInput, from: SeedInput, options?: CheckpointCall): Promise<Seeded>;
+  remove(key: ThreadKeyInput, checkpoint: string): Promise<void>;
+  /** Reads every object of one checkpoint, or of all. */
+  verify(
+    key: ThreadKeyInput,
+    options?: CheckpointCall & { readonly checkpoint?: string },
+  ): Promise<VerifiedCheckpoints>;
+  /** A tar stream. */
+  export(key: ThreadKeyInput, checkpoint: string, options?: CheckpointCall): AsyncIterable<Uint8Array>;
+}
+
+export interface CheckpointCall {
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (progress: CheckpointProgress) => void;
+  /** Time limit for the whole call. Default `checkpoints.timeoutMs`. */
+  readonly timeoutMs?: number;
+}
+
+export interface TakeCheckpointOptions extends CheckpointCall {
+  /** A name. A labelled checkpoint is kept until it is removed. */
+  readonly label?: string;
+  /** Freezes the sandbox meanwhile, so that no file changes while it is read. `capability_missing` without `pause`. */
+  readonly quiesce?: boolean;
+  /** Reads every file again. */
+  readonly verify?: boolean;
+}
+
+export interface TakenCheckpoint {
+  readonly checkpoint: Checkpoint;
+  /** False: nothing had changed, and this is the newest one. */
+  readonly isNew: boolean;
+}
+
+export interface DiffOptions extends CheckpointCall {
+  /** `null`: an empty workspace. */
+  readonly from?: string | null;
+  readonly to?: string;
+  /** With the text diffs of files up to 1 MiB. */
+  readonly texts?: boolean;
+  readonly paths?: readonly string[];
+  readonly maxChanges?: number;
+}
+
+export interface RestoreOptions extends CheckpointCall {
+  /** Only these, relative to the workspace's root. */
+  readonly paths?: readonly string[];
+  readonly force?: boolean;
+  /** The same again finds the result of the first. Random where absent. */
+  readonly requestId?: string;
+}
+
+export interface RestoredCheckpoint {
+  /** The present, with the target's content. */
+  readonly checkpoint: Checkpoint;
+  /** What the present was before. */
+  readonly safety: Checkpoint;
+}
+
+export interface ForkOptions extends CheckpointCall {
+  readonly checkpoint?: string;
+}
+
+export interface VerifiedCheckpoints {
+  readonly checked: number;
+  readonly damaged: readonly { readonly checkpoint: string; readonly path: string }[];
+}
+
+export type SeedInput =
+  | { readonly thread: string; readonly checkpoint?: string }
+  | { readonly archive: AsyncIterable<Uint8Array> }
+  | { readonly directory: string };
 
 export type ResetHomeOptions = Omit<DestroyOptions, "purge">;
 
@@ -171,6 +287,8 @@ export interface CloseOptions {
 
 export interface FleetEvents extends AsyncIterable<FleetEvent> {
   on(listener: (event: FleetEvent) => void, ...types: FleetEventType[]): () => void;
+  /** A failure of work beside the fleet, which no call can report: the event `housekeeping-failed`. */
+  report(task: string, problem: string): void;
 }
 
 export interface RemoteLeases {

@@ -19,27 +19,31 @@ const TURNS_PER_KILL = 3;
 const ONLINE_CHANCE = 0.3;
 /** The egress process ends with its container. */
 const CARRIER_MS = 20_000;
+/** Every killed fleet has a thread of its own. */
+let serial = 0;
 
 /** Kills until there were `count`, and every stage was hit equally often, as far as the machine allows. */
 export async function fleetKills(environment: Environment, random: Random, count: number): Promise<void> {
   const { tally, stages } = environment;
   const starts = await environment.watchStarts();
-  let next = new Target(environment, starts);
+  const wanted = count - killCount(tally);
+  let next: Target | null = new Target(environment, starts);
   try {
-    for (let turn = 0; turn < count * TURNS_PER_KILL && killCount(tally) < count; turn += 1) {
-      const target = next;
+    for (let turn = 0; turn < wanted * TURNS_PER_KILL && killCount(tally) < count; turn += 1) {
+      const target: Target = next ?? new Target(environment, starts);
       await target.opened;
-      next = new Target(environment, starts);
+      // The next one opens meanwhile, unless this is probably the last.
+      next = killCount(tally) + 1 < count ? new Target(environment, starts) : null;
       const stage = stages.reduce((least, other) => (tally.kills[other] < tally.kills[least] ? other : least));
       // Named by the intended stage; the tally counts the actual one.
       await environment.fault(`a fleet killed near ${stage}`, () =>
-        killAt(environment, target, stage, random, `victim-${turn}`),
+        killAt(environment, target, stage, random, `victim-${serial++}`),
       );
       await noProcessLeft(environment, starts);
       if ((turn + 1) % 20 === 0) console.log(`of ${count} fleets, killed: ${JSON.stringify(tally.kills)}`);
     }
   } finally {
-    next.killNow();
+    next?.killNow();
     starts.close();
   }
 }
@@ -69,11 +73,13 @@ async function killAt(
   thread: string,
   power: { readonly cut: () => Promise<void>; readonly back: () => Promise<void> } | null = null,
 ): Promise<number> {
-  const blueprint = aim === "bind" ? "pooled" : random.chance(ONLINE_CHANCE) ? "online" : "default";
+  const blueprint =
+    aim === "bind" ? "pooled" : environment.shape.hasEgress && random.chance(ONLINE_CHANCE) ? "online" : "default";
   const ms = random.unit() * SPANS_MS[aim];
   // The process does not know when its container has started.
   const isTold = aim !== "ready";
-  target.go({ thread, blueprint, kill: isTold ? { after: aim, ms } : null });
+  const { writer } = environment;
+  target.go({ thread, blueprint, writer, kill: isTold ? { after: aim, ms } : null });
   await target.reaches(aim);
   // Every second time another caller waits for the same thread.
   const waiting = random.chance(0.5) ? environment.acquire({ thread, blueprint }) : null;

@@ -61,6 +61,7 @@ export class Load {
     if (answer?.stdout === `${thread} ${turn}\n`) this.#served.set(thread, startedAt);
     else if (answer?.status === "completed")
       this.#environment.tally.violated(`${thread} answered ${JSON.stringify(answer.stdout)}`);
+    await this.#environment.settles(`a use of ${thread}`, this.#environment.atUse(thread, lease), EXEC_MS);
     await lease.release();
     if (turn % TURNS_PER_SANDBOX === 0)
       await this.#environment.settles(`destroy of ${thread}`, this.#environment.fleet.destroy({ thread }), EXEC_MS);

@@ -2,7 +2,7 @@
 
 import type Docker from "dockerode";
 import type { ChaosEngine } from "./engine.ts";
-import { Environment, type SandboxName } from "./environment.ts";
+import { Environment, type SandboxName, shapeOf } from "./environment.ts";
 import { leftovers } from "./leftovers.ts";
 import { Starts } from "./starts.ts";
 import { KILL_STAGES, type Tally } from "./tally.ts";
@@ -17,7 +17,7 @@ export class DockerEnvironment extends Environment {
   constructor(engine: ChaosEngine, tally: Tally) {
     const { host, image } = engine;
     const docker = { host, image, pull: "never", tmpBytes: 64 * MIB, homeBytes: 64 * MIB } as const;
-    super(engine.place, tally, { backend: "docker", docker });
+    super(engine.place, tally, shapeOf({ backend: "docker", docker }));
     this.engine = engine;
   }
 

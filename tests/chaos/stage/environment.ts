@@ -32,6 +32,25 @@ export const ORPHAN_TIMEOUT_MS = 20_000;
 /** The blueprints here: plain ones, ones with egress, which has a process, and ones with blanks in the pool. */
 type BlueprintName = "default" | "online" | "pooled";
 
+/** What differs between engines. */
+export interface Shape {
+  /** The engine and its section, and the store where it is not in the home. */
+  readonly engine: Partial<FleetConfig>;
+  readonly limits: object;
+  /** Another hash than the default's, whose acquires are to be cold. */
+  readonly pooledLimits: object;
+  /** Of every blueprint. */
+  readonly blueprint: object;
+  /** Whether sandboxes can have egress. */
+  readonly hasEgress: boolean;
+}
+
+const LIMITS = { memoryBytes: 256 * MIB, pidsMax: 256 };
+
+export function shapeOf(engine: Partial<FleetConfig>): Shape {
+  return { engine, limits: LIMITS, pooledLimits: { ...LIMITS, pidsMax: 255 }, blueprint: {}, hasEgress: true };
+}
+
 export type SandboxName = { readonly sandboxId: string; readonly generation: number };
 
 export abstract class Environment {
@@ -43,7 +62,9 @@ export abstract class Environment {
   /** Everything of a run is below this directory. */
   readonly place: string;
   protected readonly home: string;
-  readonly #backend: Partial<FleetConfig>;
+  readonly shape: Shape;
+  /** A command that a killed fleet runs in its sandbox; `GENERATION` stands for the lease's. */
+  readonly writer: string | null = null;
   #fleet: Fleet | null = null;
   #other: Fleet | null = null;
   #keeper: Lease | null = null;
@@ -52,11 +73,11 @@ export abstract class Environment {
   #baseline: readonly string[] = [];
   #seen = { keeper: 0, neighbour: 0, bystander: "" };
 
-  constructor(place: string, tally: Tally, backend: Partial<FleetConfig>) {
+  constructor(place: string, tally: Tally, shape: Shape) {
     this.place = place;
     this.tally = tally;
     this.home = join(place, "home");
-    this.#backend = backend;
+    this.shape = shape;
     this.fleetId = `chaos-${randomBytes(3).toString("hex")}` as FleetId;
     this.config = this.#configOf(this.home, this.fleetId);
   }
@@ -173,7 +194,9 @@ export abstract class Environment {
         const expected = `${note === null ? "" : `${note}\n`}usable\n`;
         if (note !== null && stdout !== expected)
           this.tally.violated(`${thread} has ${JSON.stringify(stdout)} in place of ${JSON.stringify(expected)}`);
-        return { lease, ms: performance.now() - since };
+        const ms = performance.now() - since;
+        await this.atUse(thread, lease);
+        return { lease, ms };
       } catch (error) {
         last = error;
         await sleep(20);
@@ -182,6 +205,9 @@ export abstract class Environment {
     await lease?.release();
     throw new Error(`${thread} was not usable within ${USABLE_MS} ms: ${last}`);
   }
+
+  /** After each use that worked. */
+  async atUse(_thread: string, _lease: Lease): Promise<void> {}
 
   /**
    * Ends a thread's sandbox and removes its workspace. Every refusal is recorded, to explain later leftovers; a
@@ -280,15 +306,15 @@ export abstract class Environment {
   }
 
   #configOf(home: string, fleetId: string): FleetConfig {
-    const limits = { memoryBytes: 256 * MIB, pidsMax: 256 };
+    const { engine, limits, pooledLimits, blueprint, hasEgress } = this.shape;
     const isOurs = fleetId === this.fleetId;
+    const allow = [{ host: "allowed.example.org", ports: [443] }];
     return {
-      ...{ ...this.#backend, home, fleetId, limits: { max: 30 } },
+      ...{ ...engine, home, fleetId, limits: { max: 30 } },
       blueprints: {
-        default: { limits },
-        online: { limits, network: { mode: "allowlist", allow: [{ host: "allowed.example.org", ports: [443] }] } },
-        // Another hash than the default's, whose acquires are to be cold.
-        pooled: { limits: { ...limits, pidsMax: 255 } },
+        default: { ...blueprint, limits },
+        ...(hasEgress && { online: { ...blueprint, limits, network: { mode: "allowlist" as const, allow } } }),
+        pooled: { ...blueprint, limits: pooledLimits },
       },
       pool: isOurs ? { pooled: BLANKS } : {},
       acquireTimeoutMs: ACQUIRE_MS,

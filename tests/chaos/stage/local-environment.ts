@@ -10,7 +10,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { join } from "node:path";
 import { egressPath, makeLayout, socketPath } from "../../../packages/fleet/src/host/layout.ts";
 import { comesFromUs, isKept, look } from "../../soak/host-sight.ts";
-import { Environment, type SandboxName } from "./environment.ts";
+import { Environment, type SandboxName, shapeOf } from "./environment.ts";
 import { KILL_STAGES, type Tally } from "./tally.ts";
 import type { StartWatch } from "./target.ts";
 
@@ -22,7 +22,7 @@ export class LocalEnvironment extends Environment {
   #bystander: ChildProcess | null = null;
 
   constructor(tally: Tally) {
-    super(mkdtempSync("/tmp/sl-chaos-"), tally, { backend: "local" });
+    super(mkdtempSync("/tmp/sl-chaos-"), tally, shapeOf({ backend: "local" }));
     mkdirSync(this.home, { mode: 0o700 });
     process.on("exit", () => this.#endNow());
   }

@@ -76,10 +76,12 @@ export async function storeChaos(options: { store: ChaosStore; runs: number; see
   const isClean = tally.violations.length === 0;
   if (isClean && !keep) run.removeDirectory();
   else console.log(`kept: ${run.directory} (engine.log, child-N.log)`);
+  for (const owner of tally.leftByLostEpochs)
+    console.log(`excused: the workspace of ${owner} was left by a lost epoch`);
   console.log(
     `${done} faults, ${tally.steps + (facts?.steps ?? 0)} steps, worst step of an instance ${tally.worstStepMs} ms, ` +
       `${storeTally.epochsChanged} epochs changed, ${tally.acquires} acquires, ${tally.writes} acknowledged writes, ` +
-      `${tally.leftByLostEpochs} workspaces left by lost epochs, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
+      `${tally.leftByLostEpochs.length} workspaces left by lost epochs, ${tally.violations.length} violations, ${seconds.toFixed(1)} s`,
   );
   return isClean ? 0 : 1;
 }

@@ -4,6 +4,7 @@
  */
 
 import type { Harm, Scene } from "../../crash/control/crash-run.ts";
+import { describeTime, withinOwnTime } from "../../crash/control/own-time.ts";
 import type { Random } from "../../simulation/schedule/random.ts";
 import type { ChaosDatabase } from "./chaos-database.ts";
 import { FAULTS, type Fault, inflict } from "./faults.ts";
@@ -92,14 +93,13 @@ export class StoreHarm implements Harm {
   async #usable(after: string, maxMs: number): Promise<void> {
     const { workers, signals, tally } = this.#scene;
     const waiting = new Set(workers.active());
-    const until = performance.now() + maxMs;
-    while (waiting.size > 0 && performance.now() < until) {
-      const child = await signals.next(until - performance.now(), (signal) =>
-        signal.what === "leased" || signal.what === "gone" ? signal.child : null,
-      );
-      if (child !== null) waiting.delete(child);
-    }
-    for (const { name } of waiting) tally.violated(`${name} got no lease in ${maxMs} ms after ${after}`);
+    const stop = signals.listen((signal) => {
+      if (signal.what === "leased" || signal.what === "gone") waiting.delete(signal.child);
+    });
+    const pids = () => [...waiting].map(({ pid }) => pid);
+    const outcome = await withinOwnTime(maxMs, pids, () => (waiting.size === 0 ? true : null));
+    stop();
+    for (const { name } of waiting) tally.violated(`${name} got no lease in ${describeTime(outcome)} after ${after}`);
   }
 
   #deck(runs: number): readonly Fault[] {

@@ -111,7 +111,8 @@ export class CrashRun {
     const progress = setInterval(() => console.log(`  ${tally.progress()}`), PROGRESS_MS);
     const done = await harm.run(cycles).finally(() => clearInterval(progress));
     await harm.heal();
-    if (tally.violations.length === 0) await finalChecks({ ...scene, database });
+    const pids = () => [process.pid, this.#engine?.pid ?? process.pid, ...(database.server?.pids() ?? [])];
+    if (tally.violations.length === 0) await finalChecks({ ...scene, database, pids });
     this.#counts = (await engine.ask("dump", [])).counts;
     return done;
   }

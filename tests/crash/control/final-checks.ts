@@ -7,7 +7,6 @@
  *   leave    all but one close and hand over; the last one closes with `destroy`, and nothing is left
  */
 
-import { setTimeout as sleep } from "node:timers/promises";
 import { isHeld } from "../../../packages/fleet/src/store/record.ts";
 import type { Store } from "../../../packages/fleet/src/store/store.ts";
 import type { EngineConnection } from "../backend-client/engine-connection.ts";
@@ -15,6 +14,7 @@ import type { Database } from "../database/database.ts";
 import { ownerOf, THREADS } from "../settings.ts";
 import type { Command } from "../wire.ts";
 import type { Child } from "./child-process.ts";
+import { describeTime, withinOwnTime } from "./own-time.ts";
 import type { Signals } from "./signals.ts";
 import type { Tally } from "./tally.ts";
 import type { Workers } from "./workers.ts";
@@ -26,9 +26,11 @@ export interface FinalParts {
   readonly tally: Tally;
   readonly signals: Signals;
   readonly database: Database;
+  /** The processes beside the children that have to run for anything to go on. */
+  readonly pids: () => readonly number[];
 }
 
-/** Longer than a deadline with its slack, and than the grace period of orphans with the time to remove them. */
+/** Of own time. Longer than a deadline with its slack, and than the grace period of orphans with the time to remove them. */
 const FINISH_MAX_MS = 12_000;
 const SETTLE_MAX_MS = 20_000;
 const CLOSE_MAX_MS = 15_000;
@@ -55,36 +57,44 @@ export async function finalChecks(parts: FinalParts): Promise<void> {
 }
 
 /** A child finishes when everything it awaits has settled: a call that is open then, or later, never will. */
-async function finish({ signals, tally }: FinalParts, child: Child, command: Command): Promise<void> {
-  const finished = signals.next(FINISH_MAX_MS, (signal) =>
-    signal.what !== "held" && signal.child === child && (signal.what === "finished" || signal.what === "gone")
-      ? signal.what
-      : null,
-  );
+async function finish(parts: FinalParts, child: Child, command: Command): Promise<void> {
+  const { signals, tally } = parts;
+  let isFinished: true | null = null;
+  const stop = signals.listen((signal) => {
+    const isIt = signal.what === "finished" || signal.what === "gone";
+    if (isIt && signal.child === child) isFinished = true;
+  });
   child.send(command);
-  if ((await finished) === null) tally.violated(`${child.name} has not finished after ${FINISH_MAX_MS} ms`);
+  const outcome = await withinOwnTime(
+    FINISH_MAX_MS,
+    () => [child.pid, ...parts.pids()],
+    () => isFinished,
+  );
+  stop();
+  if (outcome.value === null) tally.violated(`${child.name} has not finished after ${describeTime(outcome)}`);
   for (const { kind, owner, startedAt } of child.calls.values()) {
     const waitedMs = Math.round(performance.now() - startedAt - child.pausedSince(startedAt));
     tally.violated(`${child.name}: ${kind} of ${owner} has not settled after ${waitedMs} ms`);
   }
 }
 
-async function close({ tally }: FinalParts, child: Child, destroy: boolean): Promise<void> {
+async function close({ tally, pids }: FinalParts, child: Child, destroy: boolean): Promise<void> {
   child.send({ command: "close", destroy });
-  await Promise.race([child.exited, sleep(CLOSE_MAX_MS, undefined, { ref: false })]);
-  if (!child.isGone) tally.violated(`${child.name} has not closed after ${CLOSE_MAX_MS} ms`);
+  const isGone = () => (child.isGone ? true : null);
+  const outcome = await withinOwnTime(CLOSE_MAX_MS, () => [child.pid, ...pids()], isGone);
+  if (outcome.value === null) tally.violated(`${child.name} has not closed after ${describeTime(outcome)}`);
 }
 
 /** Waits until the store and the engine agree at one moment. Idle timeouts and the pool go on meanwhile. */
 async function settle(parts: FinalParts): Promise<void> {
-  const until = performance.now() + SETTLE_MAX_MS;
   let problems: readonly string[] = [];
-  while (performance.now() < until) {
+  const pids = () => [...parts.workers.active().map(({ pid }) => pid), ...parts.pids()];
+  const outcome = await withinOwnTime(SETTLE_MAX_MS, pids, async () => {
     problems = await disagreements(parts);
-    if (problems.length === 0) return;
-    await sleep(100);
-  }
-  for (const problem of problems) parts.tally.violated(`after ${SETTLE_MAX_MS} ms of peace: ${problem}`);
+    return problems.length === 0 ? true : null;
+  });
+  if (outcome.value !== null) return;
+  for (const problem of problems) parts.tally.violated(`after ${describeTime(outcome)} of peace: ${problem}`);
 }
 
 async function disagreements({ workers, engine, store }: FinalParts): Promise<readonly string[]> {
@@ -125,16 +135,17 @@ async function disagreements({ workers, engine, store }: FinalParts): Promise<re
   ];
 }
 
-async function checkNothingLeft({ engine, store, tally, database }: FinalParts): Promise<void> {
+async function checkNothingLeft({ engine, store, tally }: FinalParts): Promise<void> {
   const dump = await engine.ask("dump", []);
   const owners = new Set(THREADS.map(ownerOf));
+  const lostRemovals = new Set(dump.lostRemovals);
   for (const { ref } of dump.objects) tally.violated(`${ref} is left`);
   for (const slot of dump.slots) tally.violated(`${slot} is left`);
   for (const sandboxId of dump.markers) tally.violated(`markers of ${sandboxId} are left`);
   for (const { owner } of dump.workspaces) {
     if (owners.has(owner)) continue;
     // A record that was stopping is lost with its epoch. When its sandbox was gone by then, nothing shows its workspace.
-    if (database.losesCommits && owner.includes(ANONYMOUS)) tally.leftByLostEpochs += 1;
+    if (lostRemovals.has(owner) && owner.includes(ANONYMOUS)) tally.leftByLostEpochs.push(owner);
     else tally.violated(`the workspace of ${owner} is left`);
   }
   for (const { sandboxId, state } of await store.list()) tally.violated(`record ${sandboxId} is left as ${state}`);

@@ -14,6 +14,12 @@ export class Signals {
     for (const listener of [...this.#listeners]) listener(signal);
   }
 
+  /** Returns a function that ends it. */
+  listen(listener: (signal: Signal) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
   /** The first signal that `pick` accepts, or `null` after the timeout. Listens from the moment of the call. */
   next<T>(ms: number, pick: (signal: Signal) => T | null): Promise<T | null> {
     return new Promise((resolve) => {

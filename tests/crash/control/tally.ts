@@ -22,7 +22,7 @@ export class Tally {
   worstStepMs = 0;
   writes = 0;
   /** Workspaces of callers without a thread whose stop was lost with an epoch. */
-  leftByLostEpochs = 0;
+  readonly leftByLostEpochs: string[] = [];
 
   hit(action: "kills" | "stops", states: Iterable<StateHit>): void {
     this[action] += 1;

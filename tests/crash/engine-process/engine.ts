@@ -17,6 +17,7 @@ import { Announcements } from "./announcements.ts";
 import { Checks } from "./checks.ts";
 import { effectsOf } from "./effects.ts";
 import { Faults, faultOf } from "./faults.ts";
+import { isLostRemoval, lastEnded } from "./lost-removals.ts";
 import type { AttachmentOf, Peer } from "./peer.ts";
 import { RewindWindow } from "./rewind-window.ts";
 import { Traps } from "./traps.ts";
@@ -71,6 +72,7 @@ export class Engine {
     const window = new RewindWindow({
       now: () => performance.now(),
       epoch: async () => (await store.meta()).epoch,
+      recorded: async () => (await store.list()).map(({ sandboxId }) => sandboxId),
       sessionLifetimeMs: this.#sessionLifetimeMs,
       ...{ violated, excused },
     });
@@ -172,6 +174,9 @@ export class Engine {
         where,
         tokens: [...tokens],
       })),
+      lostRemovals: [...lastEnded(ledger)]
+        .filter(([, sandbox]) => isLostRemoval(sandbox, this.checks.window.losses, this.#sessionLifetimeMs))
+        .map(([owner]) => owner),
       purgedTokens: [...this.checks.purgedTokens],
       counts: this.#counts,
     };

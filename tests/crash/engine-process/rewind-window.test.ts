@@ -12,6 +12,7 @@ function stage() {
   const window = new RewindWindow({
     now: () => state.now,
     epoch: async () => state.epoch,
+    recorded: async () => ["known"],
     sessionLifetimeMs: LIFETIME_MS,
     violated: (what) => violations.push(what),
     excused: (kind) => excused.push(kind),
@@ -72,6 +73,18 @@ test("after the failover nothing is excepted", async () => {
   await window.close();
   suspect("double");
   expect(violations).toEqual(["double"]);
+});
+
+test("a failover that began an epoch is remembered with the records before it, one that began none is not", async () => {
+  const { window, state } = stage();
+  await window.open();
+  await window.close();
+  expect(window.losses).toEqual([]);
+  state.now = 50;
+  await window.open();
+  Object.assign(state, { now: 200, epoch: "two" });
+  await window.close();
+  expect(window.losses).toEqual([{ openedAt: 50, recorded: new Set(["known"]), newEpochAt: 200 }]);
 });
 
 /** Longer than the pause between two looks at the epoch. */

@@ -10,6 +10,7 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
+import type { Loss } from "./lost-removals.ts";
 
 export type SuspectKind = "two sandboxes" | "made without a record" | "destroyed without a record";
 
@@ -26,6 +27,8 @@ export interface RewindWindowParts {
   readonly now: () => number;
   /** The store's present epoch. Rejects while the store does not answer. */
   readonly epoch: () => Promise<string>;
+  /** The sandboxes that the store has a record of. Rejects like `epoch`. */
+  readonly recorded: () => Promise<readonly string[]>;
   readonly sessionLifetimeMs: number;
   readonly violated: (what: string) => void;
   readonly excused: (kind: string, what: string) => void;
@@ -38,6 +41,9 @@ export class RewindWindow {
   #epochBefore: string | null = null;
   #newEpochAt: number | null = null;
   #suspects: Suspect[] = [];
+  #opened: Pick<Loss, "openedAt" | "recorded"> | null = null;
+  /** Every failover after which a new epoch began. */
+  readonly losses: Loss[] = [];
 
   constructor(parts: RewindWindowParts) {
     this.#parts = parts;
@@ -45,7 +51,9 @@ export class RewindWindow {
 
   /** Before a failover. */
   async open(): Promise<void> {
+    const openedAt = this.#parts.now();
     this.#epochBefore = await this.#parts.epoch();
+    this.#opened = { openedAt, recorded: new Set(await this.#parts.recorded()) };
     this.#newEpochAt = null;
     void this.#look(this.#epochBefore);
   }
@@ -83,6 +91,8 @@ export class RewindWindow {
   }
 
   #seen(epoch: string, before: string): void {
-    if (epoch !== before) this.#newEpochAt ??= this.#parts.now();
+    if (epoch === before || this.#newEpochAt !== null) return;
+    this.#newEpochAt = this.#parts.now();
+    if (this.#opened !== null) this.losses.push({ ...this.#opened, newEpochAt: this.#newEpochAt });
   }
 }

@@ -11,7 +11,7 @@ import type { Fault } from "../fault.ts";
 import type { Stage } from "../stage/stage.ts";
 
 const MAIN = fileURLToPath(new URL("../../../packages/fleet/src/cli/main.ts", import.meta.url));
-const SERVER_TESTS = "packages/fleet/test/engines/postgres";
+const ENGINES = "packages/fleet/test/engines";
 const AWAY_MS = 10_000;
 /** Of the writes that a failover loses. */
 const REWIND_MS = 2_000;
@@ -22,7 +22,7 @@ export const STORE_FAULTS: readonly Fault[] = [
     how: "sqlite: the file is renamed for 10 s; servers: the connections of one of two gateways stand still for 10 s",
     detection: "the gateway's event `store-lost`",
     test: "packages/fleet/test/store/sqlite-trouble.test.ts",
-    serverTest: `${SERVER_TESTS}/trouble.test.ts`,
+    testsOf: { postgres: `${ENGINES}/postgres/trouble.test.ts`, redis: `${ENGINES}/redis/crashes.test.ts` },
     async strike(stage) {
       const at = performance.now();
       if (stage.store.server === null) {
@@ -42,7 +42,8 @@ export const STORE_FAULTS: readonly Fault[] = [
     kind: "store killed",
     how: "SIGKILL to the server, started again after 2 s",
     detection: "a gateway's event `store-lost`",
-    test: `${SERVER_TESTS}/lost-writes.test.ts`,
+    test: `${ENGINES}/postgres/lost-writes.test.ts`,
+    testsOf: { redis: `${ENGINES}/redis/crashes.test.ts` },
     unfit: ({ server }) => (server === null ? "a file has no process to kill" : null),
     async strike({ store: { server } }) {
       const at = performance.now();
@@ -57,7 +58,7 @@ export const STORE_FAULTS: readonly Fault[] = [
     how: "sqlite: another process keeps the write lock for 10 s; servers: SIGSTOP for 10 s",
     detection: "a gateway's event `store-lost`",
     test: "packages/fleet/test/store/sqlite-processes.test.ts",
-    serverTest: `${SERVER_TESTS}/trouble.test.ts`,
+    testsOf: { postgres: `${ENGINES}/postgres/trouble.test.ts`, redis: `${ENGINES}/redis/crashes.test.ts` },
     async strike({ home, store: { server } }) {
       const at = performance.now();
       if (server !== null) {
@@ -86,7 +87,7 @@ export const STORE_FAULTS: readonly Fault[] = [
     how: "sqlite: a copy that is 2 s older takes the place of the file; servers: killed, and started with data that are 2 s older",
     detection: "a gateway's event `epoch-changed`",
     test: "packages/fleet/test/store/sqlite-files.test.ts",
-    serverTest: `${SERVER_TESTS}/lost-writes.test.ts`,
+    testsOf: { postgres: `${ENGINES}/postgres/lost-writes.test.ts`, redis: `${ENGINES}/redis/replicas.test.ts` },
     async strike({ home, store: { server } }) {
       if (server !== null) {
         await server.rewind(REWIND_MS);
@@ -109,7 +110,7 @@ export const STORE_FAULTS: readonly Fault[] = [
     how: "both gateways stop, `sandlot store export` and `import` into a new store of the same type, both start; counted from the first stop",
     detection: "the first call that is refused",
     test: "packages/fleet/test/cli/store-move.test.ts",
-    serverTest: `${SERVER_TESTS}/store-move.test.ts`,
+    testsOf: { postgres: `${ENGINES}/postgres/store-move.test.ts`, redis: `${ENGINES}/redis/store-move.test.ts` },
     async strike(stage) {
       const at = performance.now();
       await moved(stage);

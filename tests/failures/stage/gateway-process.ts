@@ -56,11 +56,17 @@ export class GatewayProcess {
       setTimeout(() => reject(new Error(`the gateway did not start: ${printed}`)), START_MS).unref();
     });
     const lines = createInterface({ input: child.stdout as NodeJS.ReadableStream });
-    const first = once(lines, "line") as Promise<[string]>;
-    const [line] = await Promise.race([first, failed, late]);
+    // A gateway that cannot start prints an error of several lines, and ends.
+    const first = new Promise<string>((resolve) => {
+      lines.on("line", (line) => {
+        const listening = /^\{"listening":"([^"]+)"/.exec(line)?.[1];
+        if (listening === undefined) printed = `${printed}${line}\n`.slice(-4_000);
+        else resolve(listening);
+      });
+    });
+    const url = await Promise.race([first, failed, late]);
     failed.catch(() => undefined);
-    const { listening } = JSON.parse(line) as { listening: string };
-    return new GatewayProcess(child, listening, home);
+    return new GatewayProcess(child, url, home);
   }
 
   get pid(): number {

@@ -9,7 +9,9 @@ import {
   type Token,
 } from "@sandlot/contract";
 import type { WorkspaceSpot } from "../../../packages/fleet/src/backend/backend.ts";
+import type { RestoreTarget } from "../../../packages/fleet/src/backend/checkpoints.ts";
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
+import { historyOf } from "../engine/sim-checkpoints.ts";
 import { EPOCH_MS } from "../process/host.ts";
 import { type Bench, BOX, ENGINE, GENERATION, OWNER, REF, THREAD, TOKEN, USER } from "./check-harness.ts";
 import type { Invariant } from "./invariants.ts";
@@ -20,6 +22,14 @@ const SPOT: WorkspaceSpot = { user: USER, thread: THREAD, sandboxId: BOX, genera
 const LEASE = "remote" as LeaseId;
 const row = { generation: GENERATION, purpose: "", holder: "", acquiredAt: 0, ttlMs: 5_000, beat: 1 };
 const rows = { [LEASE]: row } as unknown as SandboxRecord["leases"];
+
+const TARGET: RestoreTarget = { checkpoint: "c1", requestId: "r1", as: "restore" };
+
+function halfRestored(b: Bench): void {
+  const history = historyOf(b.ledger, OWNER);
+  history.checkpoints.set("c1", new Set());
+  history.unfinished = { target: TARGET, generation: GENERATION, since: b.scheduler.now };
+}
 
 /** Faults for the checks of the store, the engine, leases and liveness. */
 export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
@@ -235,6 +245,25 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "purge-only-while-stopping": (b) => {
     b.has({ holders: b.hold(), parkedAt: null });
     b.engine.workspaceAsked(b.one, "purge", SPOT);
+  },
+  "restored-only-without-process": (b) => {
+    b.object();
+    const workspace = b.ledger.homes.get(OWNER);
+    if (workspace !== undefined) b.engine.restoring(b.one, SPOT, workspace, new Set());
+  },
+  "nothing-uses-half-a-restore": (b) => {
+    halfRestored(b);
+    b.engine.used(b.one, SPOT);
+  },
+  "restored-before-it-leaves": (b) => {
+    halfRestored(b);
+    b.has({ state: "stopping", actor: b.one.id, reason: "restored", restore: TARGET } as Partial<SandboxRecord>);
+    b.step(b.one, "remove", [{}], (tables) => tables.deleteRecord(BOX));
+  },
+  "older-leave-the-restored-alone": (b) => {
+    const object = b.object();
+    historyOf(b.ledger, OWNER).restoredBy = LATER;
+    b.engine.wrote(b.one, object, "w1");
   },
   "one-thread-per-sandbox": (b) => {
     const object = b.object();

@@ -125,7 +125,7 @@ export class Bench {
     change: (tables: WatchedTables) => void,
     result?: unknown,
   ): this {
-    const step = { by, method, args, sentAt: this.scheduler.now, skewMs: by.host.skewMs };
+    const step = { by, method, args, sentAt: this.scheduler.now, skewMs: by.host.skewMs, turn: this.scheduler.events };
     this.store.began(step);
     change(this.tables);
     this.store.ended(step, result ?? null);

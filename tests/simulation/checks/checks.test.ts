@@ -86,7 +86,7 @@ function rewound({ tables, store, findings, truth, one }: Bench) {
     ...{ id, epoch: rows.rows.epoch, seen: [], seenAt: now, notAfter: now + 1_000, topics: [], isDurable: false },
     ...{ reads: new Map([[key, 0]]), writes: new Map([[key, "1"]]) },
   });
-  const step = { by: one, method: "reserve", args: [], sentAt: 0, skewMs: 0 };
+  const step = { by: one, method: "reserve", args: [], sentAt: 0, skewMs: 0, turn: 0 };
   const lost = commit("lost", "generation");
   expect(rows.commit(step, lost, 0).kind).toBe("committed");
   rows.acknowledged(one, lost);
@@ -123,7 +123,7 @@ describe("every check can fail", () => {
     const bench = new Bench({}, 2);
     const { rows, commit } = rewound(bench);
     const { one, truth } = bench;
-    rows.commit({ by: one, method: "beat", args: [], sentAt: truth.now, skewMs: 0 }, commit, truth.now + 1);
+    rows.commit({ by: one, method: "beat", args: [], sentAt: truth.now, skewMs: 0, turn: 0 }, commit, truth.now + 1);
     expect([...bench.violated]).toContain("rewind-is-noticed");
   });
 

@@ -14,6 +14,7 @@ import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Findings } from "./findings.ts";
 import { hasHolder } from "./hold-checks.ts";
+import { RestoreChecks } from "./restore-checks.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
 type Step = "moveIn" | "makeIn" | "moveHome" | "purge";
@@ -21,11 +22,13 @@ type Step = "moveIn" | "makeIn" | "moveHome" | "purge";
 export class EngineChecks implements EngineAudit {
   readonly #truth: Truth;
   readonly #findings: Findings;
+  readonly #restores: RestoreChecks;
   readonly #refs = new Set<EngineRef>();
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
     this.#findings = findings;
+    this.#restores = new RestoreChecks(truth, findings);
   }
 
   createAsked(by: Instance, spec: CreateSpec): void {
@@ -185,6 +188,18 @@ export class EngineChecks implements EngineAudit {
     );
   }
 
+  restoring(by: Instance, spot: WorkspaceSpot, workspace: Workspace, gone: ReadonlySet<string>): void {
+    this.#restores.restoring(by, spot, workspace, gone);
+  }
+
+  restored(by: Instance, spot: WorkspaceSpot, workspace: Workspace): void {
+    this.#restores.restored(by, spot, workspace);
+  }
+
+  used(by: Instance, spot: WorkspaceSpot): void {
+    this.#restores.used(by, spot);
+  }
+
   purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void {
     const thread = this.#truth.thread(nameOf(spot));
     for (const { tokens } of removed) {
@@ -214,6 +229,7 @@ export class EngineChecks implements EngineAudit {
   }
 
   wrote(by: Instance, object: SimObject, token: string): void {
+    this.#restores.wrote(by, object, token);
     this.#truth.writes.set(token, object.generation);
     this.#findings.check(
       "one-thread-per-sandbox",

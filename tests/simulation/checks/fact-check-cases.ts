@@ -12,7 +12,7 @@ function wait(b: Bench, user: string, ...threads: readonly string[]): void {
 }
 
 function reserve(b: Bench, user: string, thread: string): void {
-  const step = { by: b.one, method: "reserve", args: [{ key: { user, thread } }], sentAt: 1, skewMs: 0 };
+  const step = { by: b.one, method: "reserve", args: [{ key: { user, thread } }], sentAt: 1, skewMs: 0, turn: 0 };
   b.store.admission.asked(step);
   b.store.admission.answered(step, { kind: "reserved" });
 }

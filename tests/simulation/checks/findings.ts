@@ -35,13 +35,18 @@ export class Findings {
     const text = detail();
     const clause = this.exceptionFor(invariant, text);
     if (clause !== null) {
-      const use = `${invariant}, ${clause}`;
-      this.exceptions.set(use, (this.exceptions.get(use) ?? 0) + 1);
-      this.#trace?.add("----", `excepted ${use}`, () => text);
+      this.excepted(invariant, clause, () => text);
       return;
     }
     this.violations.push({ invariant, at: this.#now(), detail: text });
     this.#trace?.add("!!!!", invariant, () => text);
+  }
+
+  /** Counts the use of a clause. */
+  excepted(invariant: Invariant, clause: string, detail: () => string): void {
+    const use = `${invariant}, ${clause}`;
+    this.exceptions.set(use, (this.exceptions.get(use) ?? 0) + 1);
+    this.#trace?.add("----", `excepted ${use}`, detail);
   }
 
   moved(name: MoveName): void {

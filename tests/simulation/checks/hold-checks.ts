@@ -16,6 +16,8 @@ export class HoldChecks {
   readonly #findings: Findings;
   /** When each parked sandbox was truly parked. */
   readonly #parkedSince = new Map<SandboxId, number>();
+  /** The holds that the present epoch has given or had back, by holder, sandbox and generation. */
+  readonly #given = new Set<string>();
 
   constructor(truth: Truth, findings: Findings) {
     this.#truth = truth;
@@ -48,6 +50,7 @@ export class HoldChecks {
 
   emptied(): void {
     this.#parkedSince.clear();
+    this.#given.clear();
     for (const held of this.#truth.leases) held.interrupted = true;
     // Only the store has a remote lease; its holders may or may not restore it.
     for (const remote of this.#truth.remotes.values()) remote.ended = true;
@@ -69,7 +72,11 @@ export class HoldChecks {
     if (step.method === "hold" || step.method === "take") this.#findings.moved("hold");
     if (step.method === "restore" && before !== null) this.#findings.moved("hold (restore)");
     if (step.method === "restore") this.#findings.check("holders-come-back", true, () => "");
-    const recovering = tables.isRecovering(after.engine) && step.method !== "restore";
+    // A hold that this epoch has known is not new: its session has ended since, and its instance takes it again.
+    const given = `${id} ${after.sandboxId} ${hold.generation}`;
+    const isAgain = step.method === "restore" || (step.method === "hold" && this.#given.has(given));
+    const recovering = tables.isRecovering(after.engine) && !isAgain;
+    this.#given.add(given);
     // The one exception: a sandbox that was being created before the store loss has no record to publish.
     this.#findings.check("nothing-new-while-recovering", !recovering, () => `${step.method} of ${step.by.name}`);
     for (const held of this.#truth.leases) {
@@ -161,13 +168,13 @@ export class HoldChecks {
     if (before === null || before.state !== "ready" || hasHolder(before)) {
       const buried =
         step.method === "endDeadSession" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
-      this.#parkedSince.set(sandboxId, buried === undefined ? now : buried.beatLandedAt);
+      this.#parkedSince.set(sandboxId, buried === undefined ? now : buried.heardAt);
     }
     const since = this.#parkedSince.get(sandboxId);
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
     const earlyMs = this.#truth.awakeMs(claimed, since);
-    const leadMs = this.#truth.clockLeadMs(step.by);
+    const leadMs = this.#truth.clockLeadMs(step);
     if (!this.#truth.isClockSteady) return;
     this.#findings.check(
       "parked-since-is-true",

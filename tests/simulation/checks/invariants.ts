@@ -91,6 +91,10 @@ export const INVARIANTS = {
   "home-only-without-process": [13, "a workspace goes home only when no process is left"],
   "workspace-in-one-place": [13, "a thread's workspace is never in two places"],
   "purge-only-while-stopping": [10, "a workspace is purged only while its record is stopping with purge"],
+  "restored-only-without-process": [13, "a workspace is restored only at home, under no living sandbox"],
+  "nothing-uses-half-a-restore": [10, "no sandbox gets a workspace whose restore is not complete"],
+  "restored-before-it-leaves": [10, "a record with a restore leaves only when the workspace is restored"],
+  "older-leave-the-restored-alone": [4, "no older generation writes into a restored workspace"],
   "one-thread-per-sandbox": [13, "nobody writes in a sandbox that another thread has used"],
   "stale-writes-nothing": [4, "nothing is written by a generation after a later one was handed out"],
   // Safety: leases.

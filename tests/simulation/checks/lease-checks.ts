@@ -248,7 +248,7 @@ export class LeaseChecks {
     const right =
       reason === "crashed"
         ? !alive
-        : reason === "destroyed"
+        : reason === "destroyed" || reason === "restored"
           ? thread?.destroyAsked === true
           : reason === "session-lost"
             ? instance.closing || !this.#truth.hasHold(instance, sandboxId, generation)

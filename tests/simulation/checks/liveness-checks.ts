@@ -179,7 +179,8 @@ export class LivenessChecks {
       // A caller that released first did not wait for the report; an instance without the store could not give one.
       const pausedMs = instance.process.pausedMs - forced.pausedMs;
       const until = held.releasedAt ?? this.#truth.now;
-      const unansweredAt = instance.storeFailures.findLast((at) => at > forced.at && at <= until) ?? forced.at;
+      const failed = instance.storeFailures.findLast(({ at }) => at > forced.at && at <= until);
+      const unansweredAt = failed?.at ?? forced.at;
       const heldOnMs = until - unansweredAt - pausedMs;
       if (heldOnMs < this.#truth.settings.sessionLifetimeMs) continue;
       // A pause exhausts every timeout, and a lost store forgets the reason.
@@ -187,7 +188,11 @@ export class LivenessChecks {
       // Without the store's reason, an instance knows only that the sandbox is gone.
       const told =
         lost !== null &&
-        (lost.reason === "destroyed" || held.interrupted || lost.at < forced.at || lost.storeFailedAt >= forced.at);
+        (lost.reason === "destroyed" ||
+          lost.reason === "restored" ||
+          held.interrupted ||
+          lost.at < forced.at ||
+          lost.storeFailedAt >= forced.at);
       this.#findings.check(
         "forced-destroy-is-told",
         told,

@@ -76,6 +76,8 @@ export class ReachChecks {
     const isFound = method === "claimForRemoval" && (args[0] as ClaimForRemovalRequest).epoch !== undefined;
     if (owner === null || place === undefined || (after.state !== "ready" && !isFound)) return;
     this.#truth.homes.set(owner, { ...place, isSettled: true });
+    const left = this.#truth.leaveBehind(owner, after.engine);
+    if (left > 0) this.#findings.excepted("acknowledged-writes-stay", "home lost", () => `${left} of ${owner}`);
   }
 
   #checkHome(after: SandboxRecord, engine: string): void {
@@ -136,7 +138,8 @@ export class ReachChecks {
     const awaitedSince = (engine: string) => Math.max(firstReachedAt.get(engine) ?? at, storeClockSetAt);
     const wasRecovered = (engine: string) =>
       (recoveredAt.get(engine) ?? Number.POSITIVE_INFINITY) < at ||
-      (home === null && engine !== instance.engine && this.#truth.awakeMs(awaitedSince(engine), at) > awaitedMs);
+      (home === null && engine !== instance.engine && this.#truth.awakeMs(awaitedSince(engine), at) > awaitedMs) ||
+      (home === null && engine !== instance.engine && this.#awayFromFirstMs(engine, at) > onceMs);
     const home = owner === null || isNameless(owner) ? instance.engine : (homes.get(owner)?.engine ?? null);
     const isHomeNew = owner !== null && (homes.get(owner)?.at ?? 0) >= at;
     const lately = [...reach].flatMap(([engine, { lostAt }]) => (lostAt >= at ? [engine] : []));
@@ -146,6 +149,18 @@ export class ReachChecks {
       emptiedAt >= at || rewoundAt >= at || isHomeNew || !waitsFor.every(wasRecovered),
       () => `${owner} at ${instance.name} of ${instance.engine}, with its home ${home}`,
     );
+  }
+
+  /**
+   * How far the store's clock has been, since `from`, from where it stood when an engine was first reached. A clock that
+   * is set, forth or back, prolongs no wait: in either direction it goes no further than the wait is long.
+   */
+  #awayFromFirstMs(engine: string, from: number): number {
+    const { firstReachedClock, tables, now } = this.#truth;
+    const first = firstReachedClock.get(engine);
+    if (first === undefined || !this.#truth.isClockSteadyBetween(from, now)) return 0;
+    const clock = tables.now();
+    return Math.max(first - clock, clock - (now - from) - first);
   }
 }
 

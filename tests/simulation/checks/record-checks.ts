@@ -244,11 +244,11 @@ export class RecordChecks {
     return emptiedAt > 0 && former !== null && former !== engine && !recoveredAt.has(former);
   }
 
-  /** Its only trace on this engine is a create that landed too late. */
+  /** It never served the thread on this engine: a create that landed too late, or a bind that a new store has forgotten. */
   #isPurgedElsewhere(owner: string, former: string | null, { engine, sandboxId }: SandboxRecord): boolean {
-    const { published } = this.#truth;
+    const { leased } = this.#truth;
     const wasPurged = this.#truth.thread(owner).purgeAskedAt >= 0;
-    return wasPurged && former !== null && former !== engine && !published.has(sandboxId);
+    return wasPurged && former !== null && former !== engine && !leased.has(sandboxId);
   }
 
   #checkGiven(generation: Generation): void {

@@ -24,10 +24,12 @@ export class SessionChecks {
   }
 
   put(before: Session | null, after: Session): void {
-    const { firstReachedAt, now } = this.#truth;
+    const { firstReachedAt, firstReachedClock, now, tables } = this.#truth;
     for (const engine of after.engines) {
       this.#noteReach(engine, true);
-      if (!firstReachedAt.has(engine)) firstReachedAt.set(engine, now);
+      if (firstReachedAt.has(engine)) continue;
+      firstReachedAt.set(engine, now);
+      firstReachedClock.set(engine, tables.now());
     }
     const instance = this.#truth.instances.get(after.instance);
     if (instance === undefined) return;
@@ -36,6 +38,8 @@ export class SessionChecks {
       this.#findings.moved("register");
     }
     instance.beatLandedAt = this.#truth.now;
+    instance.beatKeptAt = null;
+    instance.beatsLanded.set(after.beat, this.#truth.now);
   }
 
   deleted(before: Session, step: StoreStep): void {
@@ -63,7 +67,7 @@ export class SessionChecks {
     if (step.method !== "beat") return;
     const { by, sentAt } = step;
     const lifetimeMs = this.#truth.settings.sessionLifetimeMs;
-    if (by.host.awakeMs(by.beatConfirmedSentAt, sentAt) > lifetimeMs / 2) by.sightBrokenAt = sentAt;
+    if (by.host.awakeMs(by.beatConfirmedSentAt, sentAt) > lifetimeMs / 2) this.#breakSight(by, sentAt);
     // A clock that jumped forth and back between two heartbeats is undetectable.
     if (Math.abs(step.skewMs - by.beatSkewMs) > CLOCK_JUMP_MS) this.#doubt(by, sentAt);
     by.beatSkewMs = step.skewMs;
@@ -86,8 +90,13 @@ export class SessionChecks {
     if (jumpMs > CLOCK_JUMP_MS + CLOCK_READING_MS) this.#doubt(by, this.#truth.now);
   }
 
-  #doubt(by: Instance, at: number): void {
+  #breakSight(by: Instance, at: number): void {
     by.sightBrokenAt = at;
+    by.sightBrokenTurn = this.#truth.scheduler.events;
+  }
+
+  #doubt(by: Instance, at: number): void {
+    this.#breakSight(by, at);
     // Whoever begins has nothing to doubt yet.
     if (by.beatConfirmedSentAt > Number.NEGATIVE_INFINITY) by.doubtedAt = at;
   }
@@ -111,7 +120,7 @@ export class SessionChecks {
   failed(step: StoreStep): void {
     this.#ended(step);
     step.by.storeFailedAt = this.#truth.now;
-    step.by.storeFailures.push(this.#truth.now);
+    step.by.storeFailures.push({ at: this.#truth.now, turn: this.#truth.scheduler.events });
   }
 
   recoveryEnded(engine: string, step: StoreStep | null): void {
@@ -126,9 +135,12 @@ export class SessionChecks {
       if (labels.fleet === settings.fleetId && landedAt < seenUntil) objects += 1;
     }
     const lasted = now - this.#truth.recoveringSince;
+    // What a request of before the loss makes after that look has no holder, and no wait is long enough for it.
+    const { recoveringSince, rewoundAt } = this.#truth;
+    const sawNothing = (step?.by.sawNothingAt ?? -1) >= Math.max(recoveringSince, rewoundAt);
     this.#findings.check(
       "recovery-lasts-a-lifetime",
-      lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0,
+      lasted >= settings.sessionLifetimeMs * (1 - DRIFT_MARGIN) || objects === 0 || sawNothing,
       () => `it lasted ${lasted} ms, with ${objects} objects in the engine`,
     );
   }
@@ -147,7 +159,7 @@ export class SessionChecks {
       this.#findings.check(
         "holders-come-back",
         this.#truth.hasHold(instance, sandboxId, generation),
-        () => `${instance.name} has not put back ${sandboxId}`,
+        () => `${instance.name} has not put back ${sandboxId} of ${held.owner}`,
       );
     }
   }
@@ -157,13 +169,15 @@ export class SessionChecks {
     this.#truth.emptiedAt = this.#truth.now;
     this.#truth.recoveredAt.clear();
     this.#truth.firstReachedAt.clear();
+    this.#truth.firstReachedClock.clear();
     for (const engine of this.#truth.reach.keys()) this.#noteReach(engine, false);
     for (const instance of this.#truth.instances.values()) {
       instance.sessionSince = null;
       // A stopped sandbox that still lands, or lives on, may be adopted by a store that has no record of it.
       instance.stopped.clear();
       instance.pausedMsAtLoss = instance.process.pausedMs;
-      instance.sightBrokenAt = this.#truth.now;
+      this.#breakSight(instance, this.#truth.now);
+      instance.beatKeptAt = null;
     }
   }
 
@@ -190,9 +204,11 @@ export class SessionChecks {
       () => `${by.name} buried ${peer.name} after ${silentMs} ms (${known ? "told dead" : "not told dead"})`,
     );
     if (known) return;
-    const { sightBrokenAt } = by;
-    const broken = sightBrokenAt > sentAt - lifetimeMs && sightBrokenAt <= sentAt;
-    const failed = by.wasFailed(sentAt - lifetimeMs, sentAt);
+    const { sightBrokenAt, sightBrokenTurn } = by;
+    // What reaches it in the millisecond of the burial may come after the decision: the order of the events tells.
+    const { turn } = step;
+    const broken = sightBrokenAt > sentAt - lifetimeMs && sightBrokenAt <= sentAt && sightBrokenTurn < turn;
+    const failed = by.wasFailed(sentAt - lifetimeMs, sentAt, turn);
     this.#findings.check(
       "bury-only-with-sight",
       !broken && !failed,

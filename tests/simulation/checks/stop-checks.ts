@@ -8,8 +8,9 @@ import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts"
 import type { AdoptRequest, StopAnswer, StopRequest } from "../../../packages/fleet/src/store/store.ts";
 import { DRIFT_MARGIN } from "../process/host.ts";
 import type { StoreStep } from "../store/sim-store.ts";
+import { EvictionChecks, ROOM_DELAY_MS } from "./eviction-checks.ts";
 import type { Findings } from "./findings.ts";
-import { type HoldChecks, hasHolder } from "./hold-checks.ts";
+import type { HoldChecks } from "./hold-checks.ts";
 import { ownerOf, type Truth } from "./truth.ts";
 
 /**
@@ -18,15 +19,12 @@ import { ownerOf, type Truth } from "./truth.ts";
  * otherwise it could lease it past that age.
  */
 const STORE_DELAY_MS = 6_400;
-/** How much earlier a sandbox must have been parked for the order to be certain. */
-const EARLIER_MS = 6_000;
-/** How old a store response may be when an instance acts on it. */
-const ROOM_DELAY_MS = 5_000;
 
 export class StopChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   readonly #holds: HoldChecks;
+  readonly #evictions: EvictionChecks;
   /** When a record was last removed. */
   #removedAt = Number.NEGATIVE_INFINITY;
 
@@ -34,6 +32,7 @@ export class StopChecks {
     this.#truth = truth;
     this.#findings = findings;
     this.#holds = holds;
+    this.#evictions = new EvictionChecks(truth, findings, holds);
   }
 
   put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
@@ -63,6 +62,7 @@ export class StopChecks {
     const { sandboxId } = before;
     this.#findings.moved("stopping→absent");
     this.#removedAt = this.#truth.now;
+    this.#evictions.removed();
     this.#findings.check("only-allowed-moves", before.state === "stopping", () => `${before.state}→absent`);
     this.#findings.check(
       "removed-by-its-actor",
@@ -168,7 +168,7 @@ export class StopChecks {
           ? settings.maxLifetimeMs > 0
           : reason === "crashed"
             ? dead
-            : reason === "destroyed"
+            : reason === "destroyed" || reason === "restored"
               ? owner !== null && this.#truth.thread(owner).destroyAsked
               : reason === "released"
                 ? anonymous
@@ -189,8 +189,7 @@ export class StopChecks {
       const needed = waitingAcquires > 0 || step.sentAt <= waitedAt;
       this.#findings.check("evicted-only-when-needed", needed, () => `${before.sandboxId} by ${step.by.name}`);
     }
-    if (reason === "evicted" && owner !== null) this.#checkEviction(before, step);
-    if (reason === "evicted" && owner !== null) this.#checkLongestParked(before, step);
+    if (reason === "evicted" && owner !== null) this.#evictions.check(before, step);
   }
 
   /** After a store loss a thread may get a generation that it has already passed: its workspace refuses it. */
@@ -215,8 +214,10 @@ export class StopChecks {
       () => `${sandboxId} was parked for ${parkedMs} of ${settings.idleTimeoutMs} ms`,
     );
     const busySince = this.#truth.objectOf(record)?.busySince ?? null;
-    // The reaper could not see work that began while it was deciding.
-    const seen = busySince !== null && step.sentAt - busySince > 2 * settings.housekeepingIntervalMs;
+    // The reaper could not see work that began while it was deciding, or while its machine stood: the engine goes on
+    // meanwhile, and a frozen machine finds all its clocks as they were.
+    const workedMs = busySince === null ? 0 : step.by.host.awakeMs(busySince, step.sentAt);
+    const seen = workedMs > 2 * settings.housekeepingIntervalMs;
     const age = this.#truth.awakeMs(this.#truth.fromStoreClock(record.createdAt));
     const overdue = settings.maxLifetimeMs > 0 && age >= settings.maxLifetimeMs;
     this.#findings.check("idle-not-while-busy", !seen || overdue, () => `${sandboxId} was busy since ${busySince}`);
@@ -242,56 +243,6 @@ export class StopChecks {
       "expired-only-after-lifetime",
       age >= settings.maxLifetimeMs - STORE_DELAY_MS,
       () => `${record.sandboxId} lived for ${age} of ${settings.maxLifetimeMs} ms`,
-    );
-  }
-
-  #checkEviction(record: SandboxRecord, step: StoreStep): void {
-    // A blank that existed well before the eviction decision, and that no instance tried to evict.
-    const { tables } = this.#truth;
-    const maxPerUser = this.#truth.userMax(record.user);
-    // A blank makes no room under a user's own limit.
-    if (maxPerUser > 0 && this.#truth.now - this.#removedAt < ROOM_DELAY_MS) return;
-    if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
-    const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
-    // A stop that was long in transit, or whose sender was paused, was decided from other counts.
-    const { by, sentAt } = step;
-    if (this.#truth.now - sentAt > 50 || by.process.resumedAt > from || by.wasFailed(from, sentAt)) return;
-    const blank = tables
-      .records()
-      .find(
-        (other) =>
-          other.state === "ready" &&
-          other.thread === null &&
-          other.engine === record.engine &&
-          !hasHolder(other) &&
-          (this.#holds.parkedSince(other.sandboxId) ?? this.#truth.now) < from,
-      );
-    this.#findings.check(
-      "blanks-go-first",
-      blank === undefined,
-      () => `${record.sandboxId} before blank ${blank?.sandboxId}`,
-    );
-  }
-
-  /** Another sandbox of the same user, parked well before, with no work inside. */
-  #checkLongestParked(record: SandboxRecord, { by, sentAt }: StoreStep): void {
-    const { tables, now, faults } = this.#truth;
-    const parkedAt = this.#holds.parkedSince(record.sandboxId) ?? now;
-    // An unreachable sandbox counts as busy, and a stop that was long in transit was decided from other counts.
-    if ((faults.fired.get("activity-failed") ?? 0) > 0 || now - sentAt > 50) return;
-    if (by.process.resumedAt > parkedAt || by.wasFailed(parkedAt, now)) return;
-    const earlier = tables.records().find((other) => {
-      if (other.state !== "ready" || other.user !== record.user || hasHolder(other)) return false;
-      if (other.engine !== record.engine) return false;
-      const since = this.#holds.parkedSince(other.sandboxId) ?? now;
-      const object = this.#truth.objectOf(other);
-      const isIdle = object?.alive === true && object.busySince === null && object.idleSince <= since;
-      return since < parkedAt - EARLIER_MS && isIdle;
-    });
-    this.#findings.check(
-      "longest-parked-goes-first",
-      earlier === undefined,
-      () => `${record.sandboxId}, parked since ${parkedAt}, before ${earlier?.sandboxId}`,
     );
   }
 
@@ -367,6 +318,8 @@ export class StopChecks {
       const { fences } = this.#truth.ledgerOf(after);
       if ((fences.get(`${marker.user}/${marker.thread}`) ?? 0) > object.generation) return false;
       if (this.#truth.isElsewhere(`${marker.user}/${marker.thread}`, after.engine)) return false;
+      // So has one that was given up on another engine: the store knows only that it was later.
+      if ((tables.tombstoneOf(marker.user, marker.thread)?.generation ?? 0) > object.generation) return false;
       return tables.recordOf(marker.user, marker.thread) === null && this.#hasRoom(marker.user, after.engine);
     });
     // The check judges before the step; the thread may have become free only since.

@@ -10,6 +10,7 @@ import { HoldChecks } from "./hold-checks.ts";
 import { ReachChecks } from "./reach-checks.ts";
 import { RecordChecks } from "./record-checks.ts";
 import { answeredParts, partFor } from "./rejoin-steps.ts";
+import { RestoreChecks } from "./restore-checks.ts";
 import { SessionChecks } from "./session-checks.ts";
 import { StopChecks } from "./stop-checks.ts";
 import type { Truth } from "./truth.ts";
@@ -21,6 +22,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   readonly #holds: HoldChecks;
   readonly #sessions: SessionChecks;
   readonly #reach: ReachChecks;
+  readonly #restores: RestoreChecks;
   #step: StoreStep | null = null;
 
   constructor(truth: Truth, findings: Findings) {
@@ -30,6 +32,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#stops = new StopChecks(truth, findings, this.#holds);
     this.#sessions = new SessionChecks(truth, findings);
     this.#reach = new ReachChecks(truth, findings);
+    this.#restores = new RestoreChecks(truth, findings);
   }
 
   asked(step: StoreStep): void {
@@ -71,6 +74,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
   recordDeleted(before: SandboxRecord): void {
     if (this.#step === null) return;
     this.#stops.deleted(before, this.#step);
+    this.#restores.deleted(before);
     this.#reach.deleted(before, this.#step);
   }
 

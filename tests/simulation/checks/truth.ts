@@ -13,7 +13,9 @@ import type { EngineLedger, SimObject } from "../engine/ledger.ts";
 import type { Faults } from "../faults.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Scheduler } from "../schedule/scheduler.ts";
+import type { StoreStep } from "../store/sim-store.ts";
 import type { WatchedTables } from "../store/watched-tables.ts";
+import { LostHomes } from "./lost-homes.ts";
 
 /** A lease as its caller sees it. */
 export class HeldLease {
@@ -152,6 +154,8 @@ export class Truth {
   readonly homes = new Map<string, ThreadPlace>();
   /** When the present store first had a session with an engine. */
   readonly firstReachedAt = new Map<string, number>();
+  /** The store's clock at that moment; absent where a failover may have left an earlier one. */
+  readonly firstReachedClock = new Map<string, number>();
   /** When the first session with an engine began, and when the last one ended. */
   readonly reach = new Map<string, { gainedAt: number; lostAt: number }>();
   /**
@@ -164,6 +168,12 @@ export class Truth {
    * was written for, and checks of ages are left out.
    */
   storeClockSetAt = Number.NEGATIVE_INFINITY;
+  /** When it was set, first to last. */
+  readonly storeClockSteps: number[] = [];
+  /** Threads whose home was lost with the last writes of the store. */
+  readonly lostHomes = new LostHomes();
+  /** Whether what is written on this engine stays there, because its thread has left it (`rewind-exceptions.ts`). */
+  staysBehind: (owner: string, engine: string) => boolean = () => false;
   /** When the present epoch of the store began. */
   recoveringSince = 0;
   /** When the store last lost its last writes: what an instance was told before may have been of another epoch. */
@@ -194,18 +204,36 @@ export class Truth {
     return this.storeClockSetAt === Number.NEGATIVE_INFINITY;
   }
 
+  /**
+   * Whether times that the store wrote at these two moments are in order. An instance learns of a set clock with its next
+   * answer, and writes by the former one until then.
+   */
+  isClockSteadyBetween(from: number, to: number): boolean {
+    const { sessionLifetimeMs } = this.settings;
+    return !this.storeClockSteps.some((at) => at > from - sessionLifetimeMs && at <= to);
+  }
+
   /** How far an instance's idea of the store's clock may be ahead, because that clock stood or was set back. */
-  clockLeadMs({ storeHeard }: Instance): number {
-    if (storeHeard === null) return 0;
+  clockLeadMs({ by, heard = by.storeHeard }: Pick<StoreStep, "by" | "heard">): number {
+    if (heard === null) return 0;
     // An answer that was long in transit does not contradict the clock of the faster one before it.
     const { sessionLifetimeMs } = this.settings;
     const stoodMs = sessionLifetimeMs - this.awakeMs(this.now - sessionLifetimeMs);
-    return Math.max(stoodMs, this.now - storeHeard.at - (this.tables.now() - storeHeard.clock));
+    return Math.max(stoodMs, this.now - heard.at - (this.tables.now() - heard.clock));
   }
 
   /** The store was lost since, perhaps after the last look, and does not know yet what exists. */
   isBlind(asked: { readonly at: number; readonly instance: Instance }): boolean {
     return this.emptiedAt >= asked.at && !this.recoveredAt.has(asked.instance.engine);
+  }
+
+  /** The thread has settled on an engine. What it had on one that a lost home named stays there: how many writes. */
+  leaveBehind(owner: string, engine: string): number {
+    if (!this.lostHomes.settled(owner, engine)) return 0;
+    const { acknowledged } = this.thread(owner);
+    const left = acknowledged.size;
+    acknowledged.clear();
+    return left;
   }
 
   /** Whether a thread lives on another engine than this one. */
@@ -257,6 +285,14 @@ export class Truth {
 
   objectOf(record: Pick<SandboxRecord, "ref">): SimObject | undefined {
     return record.ref === null ? undefined : this.ledger.objects.get(record.ref);
+  }
+
+  /** Whether a write is in any workspace. */
+  isPresent(token: string): boolean {
+    const { homes, slots } = this.ledger;
+    for (const home of homes.values()) if (home.tokens.has(token)) return true;
+    for (const slot of slots.values()) if (slot.workspace?.tokens.has(token) === true) return true;
+    return false;
   }
 
   *objectsOf(sandboxId: SandboxId): Generator<SimObject> {

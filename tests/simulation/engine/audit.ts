@@ -15,6 +15,11 @@ export interface EngineAudit {
   rebound(by: Instance, target: Target, from: Credentials): void;
   workspaceAsked(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
   workspaceChanged(by: Instance, step: "moveIn" | "makeIn" | "moveHome" | "purge", spot: WorkspaceSpot): void;
+  /** A step of a restore changed the workspace. */
+  restoring(by: Instance, spot: WorkspaceSpot, workspace: Workspace, gone: ReadonlySet<string>): void;
+  restored(by: Instance, spot: WorkspaceSpot, workspace: Workspace): void;
+  /** A sandbox is about to get the workspace. */
+  used(by: Instance, spot: WorkspaceSpot): void;
   purged(by: Instance, spot: WorkspaceSpot, removed: readonly Workspace[]): void;
   quarantined(aside: Workspace): void;
   wrote(by: Instance, object: SimObject, token: string): void;

@@ -30,6 +30,7 @@ import type {
 } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Labels, Marker } from "../../../packages/fleet/src/backend/labels.ts";
 import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
+import type { SimHistory } from "./sim-checkpoints.ts";
 
 export interface Workspace {
   /** `user/thread`. */
@@ -79,6 +80,7 @@ export class EngineLedger {
   readonly objects = new Map<EngineRef, SimObject>();
   readonly homes = new Map<string, Workspace>();
   readonly slots = new Map<Place, SimSlot>();
+  readonly histories = new Map<string, SimHistory>();
   readonly markers = new Map<SandboxId, Map<Generation, Marker>>();
   /** Removed objects, with their markers and the time: earlier responses about them were true. */
   readonly departed = new Map<EngineRef, Departed>();
@@ -206,6 +208,27 @@ export class EngineLedger {
     return object.place === "home" ? object.mount : (this.slots.get(object.place)?.workspace ?? null);
   }
 
+  /** A thread's workspace, wherever it is. */
+  workspaceFor(owner: string): Workspace | null {
+    const slot = [...this.slots.values()].find(({ workspace }) => workspace?.owner === owner);
+    return this.homes.get(owner) ?? slot?.workspace ?? null;
+  }
+
+  /** The workspace at home, for a change by this spot. A thread without one gets an empty one. */
+  homeFor(spot: WorkspaceSpot): Workspace {
+    const owner = this.#fenced(spot);
+    const home = this.homes.get(owner) ?? { owner, tokens: new Set<string>() };
+    this.homes.set(owner, home);
+    this.#use(owner, spot);
+    return home;
+  }
+
+  /** While a restore is half done, no sandbox gets the workspace. */
+  refuseHalfRestored(spot: Pick<WorkspaceSpot, "user" | "thread">): void {
+    if (this.histories.get(nameOf(spot))?.unfinished == null) return;
+    throw new SandlotError("create_failed", { backend: "simulated", problem: "a restore is not complete" });
+  }
+
   // --- Workspaces
 
   /** A later generation has used the workspace, or another sandbox in the same one. */
@@ -241,6 +264,7 @@ export class EngineLedger {
 
   moveIn(spot: WorkspaceSpot): void {
     const owner = this.#fenced(spot);
+    this.refuseHalfRestored(spot);
     const slot = this.#slotOf(spot);
     const home = this.homes.get(owner);
     if (slot === undefined || home === undefined) throw new SandlotError("file_not_found", { path: spot.place });
@@ -275,6 +299,7 @@ export class EngineLedger {
     const owner = nameOf(spot);
     if (this.isStale(spot)) return [];
     const removed: Workspace[] = [];
+    this.histories.delete(owner);
     const home = this.homes.get(owner);
     if (home !== undefined) removed.push(home);
     this.homes.delete(owner);

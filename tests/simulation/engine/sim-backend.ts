@@ -18,6 +18,7 @@ import type {
   Target,
   Workspaces,
 } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Checkpoints } from "../../../packages/fleet/src/backend/checkpoints.ts";
 import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
 import type { FaultKind, Faults } from "../faults.ts";
@@ -57,6 +58,7 @@ export class SimBackend implements Backend {
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: Workspaces;
   readonly markers: Markers;
+  readonly checkpoints: Checkpoints;
   readonly #instance: Instance;
   readonly #parts: EngineParts;
   readonly #listeners = new Set<(event: EngineEvent) => void>();
@@ -69,6 +71,7 @@ export class SimBackend implements Backend {
     const workspaces = new SimWorkspaces(instance, parts);
     this.workspaces = workspaces;
     this.markers = workspaces.markers;
+    this.checkpoints = workspaces.checkpoints;
     parts.ledger.onDied((object) => this.#tellDeath(object));
   }
 
@@ -88,7 +91,14 @@ export class SimBackend implements Backend {
     }
     const { marker } = spec;
     const refused = marker !== null && ledger.isStale({ ...marker, place: "home" });
-    return this.#call("created", plan, () => ledger.create(spec, this.#instance.name, refused), signal);
+    const effect = () => {
+      if (marker !== null && !refused && !ledger.isStale({ ...marker, place: "home" })) {
+        audit.used(this.#instance, { ...marker, place: "home" });
+        ledger.refuseHalfRestored(marker);
+      }
+      return ledger.create(spec, this.#instance.name, refused);
+    };
+    return this.#call("created", plan, effect, signal);
   }
 
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
@@ -160,6 +170,8 @@ export class SimBackend implements Backend {
       const seen = stale ? random.pick(snapshots) : fresh;
       const wanted =
         options.sandboxId === undefined ? seen : seen.filter((o) => o.labels.sandboxId === options.sandboxId);
+      if (options.consistent && options.sandboxId === undefined && fresh.length === 0)
+        this.#instance.sawNothingAt = this.#parts.scheduler.now;
       return blurred ? wanted.map((object) => ({ ...object, liveness: "unknown" as const })) : wanted;
     };
     return this.#call("listed", plan, effect, signal);
@@ -171,6 +183,16 @@ export class SimBackend implements Backend {
   }
 
   activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
+    const { scheduler } = this.#parts;
+    const asked: { readonly at: number; heardAt: number | null } = { at: scheduler.now, heardAt: null };
+    this.#instance.activityAsked.set(ref, asked);
+    return this.#activity(ref, signal).then((activity) => {
+      asked.heardAt = scheduler.now;
+      return activity;
+    });
+  }
+
+  #activity(ref: EngineRef, signal: AbortSignal): Promise<Activity> {
     const { ledger, audit, scheduler } = this.#parts;
     audit.refUsed(this.#instance, ref, "activity");
     const failed = () =>

@@ -2,9 +2,14 @@
 
 import { type SandboxId, SandlotError } from "@sandlot/contract";
 import type { WorkspaceSight, WorkspaceSpot, Workspaces } from "../../../packages/fleet/src/backend/backend.ts";
+import type { Checkpoints } from "../../../packages/fleet/src/backend/checkpoints.ts";
 import type { Markers } from "../../../packages/fleet/src/backend/markers.ts";
 import type { Instance } from "../process/instance.ts";
 import { type EngineParts, isCutOff } from "./sim-backend.ts";
+import { simCheckpoints } from "./sim-checkpoints.ts";
+
+/** A step that may fail before or after it took effect. */
+export type Step = <T>(step: string, effect: () => T) => Promise<T>;
 
 export class SimWorkspaces implements Workspaces {
   readonly #instance: Instance;
@@ -13,6 +18,7 @@ export class SimWorkspaces implements Workspaces {
   constructor(instance: Instance, parts: EngineParts) {
     this.#instance = instance;
     this.#parts = parts;
+    this.checkpoints = simCheckpoints(instance, parts, (step, effect) => this.#step(step, effect));
   }
 
   latestGeneration(): Promise<number> {
@@ -24,7 +30,10 @@ export class SimWorkspaces implements Workspaces {
   }
 
   moveIn(spot: WorkspaceSpot): Promise<void> {
-    return this.#change("moveIn", spot, () => this.#parts.ledger.moveIn(spot));
+    return this.#change("moveIn", spot, () => {
+      if (!this.#parts.ledger.isStale(spot)) this.#parts.audit.used(this.#instance, spot);
+      this.#parts.ledger.moveIn(spot);
+    });
   }
 
   makeIn(spot: WorkspaceSpot): Promise<void> {
@@ -47,6 +56,8 @@ export class SimWorkspaces implements Workspaces {
       this.#parts.audit.purged(this.#instance, spot, this.#parts.ledger.purge(spot));
     });
   }
+
+  readonly checkpoints: Checkpoints;
 
   /** They share the disk of the workspaces, and its failures. */
   readonly markers: Markers = {

@@ -10,6 +10,12 @@ import type { Host } from "./host.ts";
 import type { Process } from "./process.ts";
 import type { SimWorld } from "./sim-world.ts";
 
+/** A moment, and the events that had run by then. */
+interface Moment {
+  readonly at: number;
+  readonly turn: number;
+}
+
 export class Instance {
   readonly id: InstanceId;
   readonly process: Process;
@@ -38,6 +44,10 @@ export class Instance {
   pausedMsAtLoss = 0;
   /** When its last heartbeat took effect. */
   beatLandedAt = Number.NEGATIVE_INFINITY;
+  /** When each of its heartbeats took effect, by its count. */
+  readonly beatsLanded = new Map<number, number>();
+  /** When the heartbeat took effect that the store fell back to, having lost the later ones; `null`: it has the last. */
+  beatKeptAt: number | null = null;
   /** When it sent the last heartbeat that it knows to be confirmed. */
   beatConfirmedSentAt = Number.NEGATIVE_INFINITY;
   /** When it learned of each hold, by sandbox and generation. */
@@ -55,7 +65,7 @@ export class Instance {
   /** When a store call last failed. */
   storeFailedAt = Number.NEGATIVE_INFINITY;
   /** When store calls failed, latest last. */
-  readonly storeFailures: number[] = [];
+  readonly storeFailures: Moment[] = [];
   /** When its pending store requests were sent. */
   readonly unanswered: number[] = [];
   /** When a store response last came too late to renew a session in time. */
@@ -68,6 +78,12 @@ export class Instance {
   doubtedAt = Number.NEGATIVE_INFINITY;
   /** When it last had reason to doubt its view: a late renewal, a lost session, a clock that jumped. */
   sightBrokenAt = 0;
+  /** The event with which it learned of that. */
+  sightBrokenTurn = -1;
+  /** When a consistent list last showed it that its engine has nothing of the fleet. */
+  sawNothingAt = Number.NEGATIVE_INFINITY;
+  /** When it last asked each sandbox whether it is busy, and when it heard; `null`: it has not. */
+  readonly activityAsked = new Map<EngineRef, { readonly at: number; heardAt: number | null }>();
   /** Peers whose process is dead, according to its host. */
   readonly toldDead = new Set<InstanceId>();
 
@@ -88,9 +104,14 @@ export class Instance {
     this.calls = parts.calls;
   }
 
-  /** Whether the store failed it within this span. */
-  wasFailed(from: number, to: number): boolean {
-    return this.storeFailures.some((at) => at > from && at <= to);
+  /** Whether the store failed it within this span, and before this event. */
+  wasFailed(from: number, to: number, turn = Number.POSITIVE_INFINITY): boolean {
+    return this.storeFailures.some((failed) => failed.at > from && failed.at <= to && failed.turn < turn);
+  }
+
+  /** When the store last heard of it, as far as the store knows. */
+  get heardAt(): number {
+    return this.beatKeptAt ?? this.beatLandedAt;
   }
 
   /** It has run without a pause since the store was lost at `emptiedAt`, and each store response came in time. */

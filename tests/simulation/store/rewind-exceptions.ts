@@ -10,7 +10,10 @@
  *   was begun in the window runs on until the engines of that thread have recovered in the new epoch.
  * - When no instance that knew of a lost commit lives, no new epoch begins. Then objects without a record go after their
  *   grace.
- * - A thread whose home was lost may begin on another engine. Its files stay on the former one.
+ * - A thread whose home was lost may begin on another engine. Its files stay on the former one. This ends when it has
+ *   settled there: from then on everything acknowledged is promised again (`checks/lost-homes.ts`).
+ * - A peer whose last beats were lost is as silent as the store says: whoever has seen the beat that is left for a
+ *   lifetime ends its session. This ends with the next beat.
  *
  * Every use is counted by invariant and clause.
  */
@@ -18,9 +21,10 @@
 import type { SandboxRecord } from "../../../packages/fleet/src/store/record.ts";
 import type { Invariant } from "../checks/invariants.ts";
 import { ownerOf, type Truth } from "../checks/truth.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 
 /** Why a broken invariant is no violation. */
-export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "home lost";
+export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "home lost" | "beats lost";
 
 /** Exclusivity: the acts of two instances that each have a right which the store gave, and lost. */
 const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
@@ -36,6 +40,7 @@ const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
   "generation-grows-per-thread",
   "events-follow-facts",
   "destroy-is-honest",
+  "destroyed-only-when-stopping",
   "remote-renewal-is-true",
 ]);
 
@@ -44,7 +49,6 @@ const BEGUN_ELSEWHERE: ReadonlySet<Invariant> = new Set<Invariant>([
   "acknowledged-writes-stay",
   "purge-is-honest",
   "recovery-is-honest",
-  "holders-come-back",
 ]);
 
 interface Affected {
@@ -58,8 +62,6 @@ interface Affected {
 export class RewindExceptions {
   readonly #truth: Truth;
   readonly #affected = new Map<string, Affected>();
-  /** The engine of each thread whose home was lost. */
-  readonly #formerHomes = new Map<string, string>();
 
   constructor(truth: Truth) {
     this.#truth = truth;
@@ -72,9 +74,11 @@ export class RewindExceptions {
       if (name !== null) this.#affectName(name, engine);
   }
 
-  homeLost(owner: string, engine: string): void {
-    this.#formerHomes.set(owner, engine);
+  /** `present`: where the store says that it lives now. */
+  homeLost(owner: string, engine: string, present: string | null): void {
+    this.#truth.lostHomes.lost(owner, engine);
     this.#affectName(owner, engine);
+    if (present !== null) this.#truth.leaveBehind(owner, present);
   }
 
   /** A new epoch begins, so the window is over. */
@@ -97,13 +101,42 @@ export class RewindExceptions {
 
   /** `null`: the promise has no exception for this. */
   clauseFor(invariant: Invariant, detail: string): Clause | null {
+    if (invariant === "bury-only-the-silent" && this.#isSilent(detail)) return "beats lost";
+    const { homes, lostHomes } = this.#truth;
+    const owners = [...this.#affected.keys()].filter((name) => isNamed(detail, name));
     if (BEGUN_ELSEWHERE.has(invariant))
-      for (const [owner, engine] of this.#formerHomes)
-        if (isNamed(detail, owner) && this.#truth.homes.get(owner)?.engine !== engine) return "home lost";
+      for (const owner of owners) {
+        const former = lostHomes.unsettled(owner);
+        if (former !== null && homes.get(owner)?.engine !== former) return "home lost";
+      }
+    // A holder on the engine that its thread has left.
+    if (invariant === "holders-come-back" && owners.some((owner) => lostHomes.hasMoved(owner))) {
+      for (const owner of owners) if (this.#clauseOfName(owner) !== null) return "home lost";
+    }
     if (!EXCLUSIVITY.has(invariant)) return null;
     let clause: Clause | null = null;
-    for (const [name, one] of this.#affected) if (isNamed(detail, name)) clause = this.#clauseOf(one) ?? clause;
+    for (const name of owners) clause = this.#clauseOfName(name) ?? clause;
     return clause;
+  }
+
+  /** Whether what a holder on the engine that its thread has left still writes stays there. */
+  staysBehind(owner: string, engine: string): boolean {
+    return this.#truth.lostHomes.wasLeft(owner, engine) && this.#clauseOfName(owner) !== null;
+  }
+
+  /** By the beat that the store is left with. */
+  #isSilent(detail: string): boolean {
+    const { instances, now, settings } = this.#truth;
+    const lifetimeMs = settings.sessionLifetimeMs * (1 - DRIFT_MARGIN);
+    return [...instances.values()].some(
+      ({ name, beatKeptAt }) =>
+        beatKeptAt !== null && isNamed(detail, `buried ${name}`) && now - beatKeptAt >= lifetimeMs,
+    );
+  }
+
+  #clauseOfName(name: string): Clause | null {
+    const one = this.#affected.get(name);
+    return one === undefined ? null : this.#clauseOf(one);
   }
 
   #clauseOf({ engines, epochAt, until }: Affected): Clause | null {

@@ -26,6 +26,11 @@ import type { StoreParts, StoreStep } from "./sim-store.ts";
 /** The step that a call belongs to. */
 const steps = new AsyncLocalStorage<StoreStep>();
 
+interface Sent {
+  readonly at: number;
+  readonly heard: Instance["storeHeard"];
+}
+
 export class SimRowStore extends RowStore {
   readonly #server: SimRowServer;
 
@@ -33,13 +38,20 @@ export class SimRowStore extends RowStore {
     const server = new SimRowServer(instance, parts, rows);
     super({ server, world: instance.world, timeoutMs: Math.floor(parts.sessionLifetimeMs * 0.45) });
     this.#server = server;
-    const { audit, scheduler } = parts;
+    const { audit, scheduler, trace } = parts;
     for (const name of Object.getOwnPropertyNames(TransactionalStore.prototype)) {
       const method: unknown = Reflect.get(RowStore.prototype, name);
       if (name === "constructor" || name === "run" || typeof method !== "function") continue;
       const value = (...args: readonly unknown[]) => {
         const { skewMs } = instance.host;
-        const step: StoreStep = { by: instance, method: name, args, sentAt: scheduler.now, skewMs };
+        const step: StoreStep = {
+          by: instance,
+          method: name,
+          args,
+          sentAt: scheduler.now,
+          skewMs,
+          turn: scheduler.events,
+        };
         audit.asked(step);
         return steps
           .run(step, () => method.apply(this, args) as Promise<unknown>)
@@ -50,6 +62,7 @@ export class SimRowStore extends RowStore {
             },
             (error: unknown) => {
               audit.failed(step);
+              trace.add(instance.name, "store failed", () => name);
               throw error;
             },
           );
@@ -78,8 +91,8 @@ class SimRowServer implements RowServer {
   readonly #unlisten = new Set<() => void>();
   /** Steps of which no further call gets through. */
   readonly #doomed = new WeakSet<StoreStep>();
-  /** When each commit was first sent. */
-  readonly #sentAt = new Map<string, number>();
+  /** When each commit was first sent, and the store's clock as its sender knew it then. */
+  readonly #sent = new Map<string, Sent>();
 
   constructor(instance: Instance, parts: StoreParts, rows: SimRows) {
     this.#instance = instance;
@@ -95,11 +108,15 @@ class SimRowServer implements RowServer {
   async commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
     const step = this.#step();
     const { faults, scheduler } = this.#parts;
-    const firstAt = this.#sentAt.get(commit.id);
-    if (firstAt !== undefined) faults.count("row-commit-retried");
-    const sentAt = firstAt ?? scheduler.now;
-    this.#sentAt.set(commit.id, sentAt);
-    const answer = await this.#call("commit", () => this.#rows.commit(step, commit, sentAt), signal);
+    const first = this.#sent.get(commit.id);
+    if (first !== undefined) faults.count("row-commit-retried");
+    const sent = first ?? { at: scheduler.now, heard: this.#instance.storeHeard };
+    this.#sent.set(commit.id, sent);
+    const effect = () => {
+      step.heard = sent.heard;
+      return this.#rows.commit(step, commit, sent.at);
+    };
+    const answer = await this.#call("commit", effect, signal);
     if (answer.kind === "conflict") faults.count("row-conflict");
     if (answer.kind === "late") faults.count("row-commit-late");
     if (answer.kind === "rewound") faults.count("rewind-noticed");

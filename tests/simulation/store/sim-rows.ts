@@ -60,6 +60,7 @@ export class SimRows {
     const { tables, newEpoch } = parts;
     this.rows = new MemoryRows(() => tables.now(), newEpoch as () => MemoryRows["epoch"]);
     this.#exceptions = new RewindExceptions(parts.truth);
+    parts.truth.staysBehind = (owner, engine) => this.#exceptions.staysBehind(owner, engine);
     parts.findings.exceptionFor = (invariant, detail) => {
       this.#isRewound();
       return this.#exceptions.clauseFor(invariant, detail);
@@ -127,11 +128,13 @@ export class SimRows {
     const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
     for (const record of tables.records()) if (this.#isLost(record)) this.#exceptions.affect(record);
+    const reached = truth.reachable();
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
     });
     // Records that are back: their end was lost.
     for (const record of tables.records()) if (!before.has(record.sandboxId)) this.#exceptions.affect(record);
+    this.#noteSessions(reached);
     // Nothing but the lost rows told where these threads live.
     for (const [owner, { engine, isSettled }] of [...truth.homes]) {
       const [user, thread] = splitOwner(owner);
@@ -139,16 +142,34 @@ export class SimRows {
       const present = home ?? tables.recordOf(user, thread)?.engine ?? null;
       if (present === engine && isSettled === (home !== null)) continue;
       truth.homes.set(owner, { engine: present, at: truth.now, isSettled: home !== null });
-      if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine);
+      if (engine !== null && isSettled) this.#exceptions.homeLost(owner, engine, home);
     }
     // The end of a recovery may be lost as well, and the begin of the wait for it.
     truth.firstReachedAt.clear();
+    truth.firstReachedClock.clear();
     for (const engine of truth.reachable()) truth.firstReachedAt.set(engine, truth.now);
     for (const engine of [...truth.recoveredAt.keys()])
       if (tables.isRecovering(engine)) truth.recoveredAt.delete(engine);
     if (this.#knowers.size > 0) this.#rewoundAt = truth.now;
     else this.#exceptions.unnoticed();
     return true;
+  }
+
+  /** Sessions that came or went with the lost commits, and the beats that are left. */
+  #noteSessions(reached: ReadonlySet<string>): void {
+    const { tables, truth } = this.#parts;
+    const { now } = truth;
+    const present = truth.reachable();
+    for (const engine of new Set([...reached, ...present])) {
+      if (reached.has(engine) === present.has(engine)) continue;
+      const known = truth.reach.get(engine) ?? { gainedAt: -1, lostAt: -1 };
+      truth.reach.set(engine, present.has(engine) ? { ...known, gainedAt: now } : { ...known, lostAt: now });
+    }
+    for (const { instance, beat } of tables.sessions()) {
+      const peer = truth.instances.get(instance);
+      const keptAt = peer?.beatsLanded.get(beat);
+      if (peer !== undefined && keptAt !== undefined && keptAt < peer.beatLandedAt) peer.beatKeptAt = keptAt;
+    }
   }
 
   #isLost(record: SandboxRecord): boolean {

@@ -24,6 +24,10 @@ export interface StoreStep {
   readonly sentAt: number;
   /** The difference between the sender's wall clock and its monotonic one at the time of sending. */
   readonly skewMs: number;
+  /** How many events had run by then: it orders what happens in one millisecond. */
+  readonly turn: number;
+  /** The store's clock as the sender knew it when it decided on what takes effect now; absent: as it knows it now. */
+  heard?: Instance["storeHeard"];
 }
 
 export interface StoreAudit {
@@ -115,6 +119,7 @@ export class SimStore extends TransactionalStore {
       args: this.#args,
       sentAt: scheduler.now,
       skewMs,
+      turn: scheduler.events,
     };
     if (this.#closed) return Promise.reject(unavailable(operation, "it is closed"));
     const effect = () => {
@@ -140,6 +145,7 @@ export class SimStore extends TransactionalStore {
       },
       (error: unknown) => {
         audit.failed(told);
+        trace.add(this.#instance.name, "store failed", () => operation);
         throw error;
       },
     );

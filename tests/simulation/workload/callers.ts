@@ -233,6 +233,47 @@ export class Callers {
     });
   }
 
+  checkpoint(instance: Instance, name: ThreadName): void {
+    this.#simulation.trace.add(instance.name, "checkpoint", () => ownerName(name));
+    instance.process.deliver(() => {
+      instance.fleet?.checkpoints.take(name).then(
+        () => undefined,
+        (error: unknown) => this.#checkRestoreError("checkpoint", instance, error),
+      );
+    });
+  }
+
+  restore(
+    instance: Instance,
+    name: ThreadName,
+    { checkpoint, ...options }: { checkpoint: string; force: boolean; timeoutMs: number },
+  ): void {
+    const { trace, truth } = this.#simulation;
+    const owner = ownerName(name);
+    trace.add(instance.name, "restore", () => `${owner} to ${checkpoint} ${JSON.stringify(options)}`);
+    instance.process.deliver(() => {
+      if (instance.fleet === null) return;
+      const thread = truth.thread(owner);
+      thread.destroyAsked = true;
+      if (options.force) thread.forcedBy.add(instance.name);
+      const asked = this.#ask("destroy", instance, owner, options.timeoutMs + DESTROY_EXTRA_MS);
+      instance.fleet.checkpoints.restore(name, checkpoint, options).then(
+        () => this.#answered(asked, "destroy"),
+        (error: unknown) => {
+          this.#answered(asked, "destroy");
+          this.#simulation.reachChecks.refused(error, asked);
+          trace.add(instance.name, "restore refused", () => String(error));
+          this.#checkRestoreError("restore", instance, error);
+        },
+      );
+    });
+  }
+
+  #checkRestoreError(what: string, instance: Instance, error: unknown): void {
+    const named = isSandlotError(error) && (DESTROY_ERRORS.has(error.code) || RESTORE_ERRORS.has(error.code));
+    this.#simulation.findings.check("errors-are-named", named, () => `${what} at ${instance.name}: ${String(error)}`);
+  }
+
   /** Reads the state, as a dashboard does; must disturb nothing. */
   look(instance: Instance): void {
     instance.process.deliver(() => {
@@ -308,15 +349,12 @@ export class Callers {
     // A restart moves a lease to a later generation without a new acquire.
     if (thread !== null) thread.latestLeased = Math.max(thread.latestLeased, held.generation);
     // An acknowledgement that comes after the purge of its write promises nothing.
-    const present = this.#isPresent(token);
+    const present = truth.isPresent(token);
+    if (held.owner !== null && truth.staysBehind(held.owner, held.instance.engine)) {
+      findings.excepted("acknowledged-writes-stay", "home lost", () => `${token} of ${held.owner}`);
+      return;
+    }
     if (present || !truth.purgedTokens.has(token)) thread?.acknowledged.set(token, scheduler.now);
-  }
-
-  #isPresent(token: string): boolean {
-    const { homes, slots } = this.#simulation.truth.ledger;
-    for (const home of homes.values()) if (home.tokens.has(token)) return true;
-    for (const slot of slots.values()) if (slot.workspace?.tokens.has(token) === true) return true;
-    return false;
   }
 
   #checkGet(instance: Instance, fleet: Fleet): void {
@@ -393,6 +431,10 @@ const DESTROY_ERRORS: ReadonlySet<string> = new Set(
   "sandbox_in_use store_unavailable store_recovering fleet_closed create_failed sandbox_unreachable thread_elsewhere engine_unreachable".split(
     " ",
   ),
+);
+
+const RESTORE_ERRORS: ReadonlySet<string> = new Set(
+  "checkpoint_not_found checkpoint_timeout restore_incomplete thread_not_found".split(" "),
 );
 
 function ownerName({ user, thread }: ThreadName): string {

@@ -25,6 +25,8 @@ export function drawSettings(random: Random, more: Random = random): Settings {
   return {
     ...OTHERS,
     home: "/simulated",
+    // They would change nothing but the number of calls: `workload/restores.ts` takes some.
+    checkpoints: { ...OTHERS.checkpoints, automatic: false },
     fleetId: FLEET,
     backend: "memory",
     store: { type: "memory" },

@@ -12,6 +12,7 @@ import { Cuts } from "./cuts.ts";
 import { BLUEPRINT_NAMES } from "./draw-settings.ts";
 import { EventWeights } from "./event-weights.ts";
 import { Plots } from "./plots.ts";
+import { Restores } from "./restores.ts";
 import { THREADS, type ThreadName } from "./threads.ts";
 
 const INSTANCES_MIN = 3;
@@ -25,6 +26,7 @@ export class Workload {
   readonly #more: Random;
   readonly #plots: Plots;
   readonly #cuts: Cuts;
+  readonly #restores: Restores;
   readonly #weights: EventWeights;
   readonly #events: number;
   readonly #instancesMax: number;
@@ -38,6 +40,7 @@ export class Workload {
     this.callers = new Callers(simulation);
     this.#plots = new Plots(simulation, this.callers, new Random(seed, 7));
     this.#cuts = new Cuts(simulation, new Random(seed, 11));
+    this.#restores = new Restores(simulation, this.callers, new Random(seed, 12));
     this.#events = this.#random.between(200, 260);
     const least = simulation.engines.isShared ? INSTANCES_MIN + 1 : INSTANCES_MIN;
     this.#instancesMax = this.#random.between(least, least + 1);
@@ -82,6 +85,7 @@ export class Workload {
     this[`_${kind}`]();
     this.#plots.happen();
     this.#cuts.happen();
+    this.#restores.happen();
     if (this.#random.chance(0.2)) for (const held of this.#leases()) this.#simulation.leaseChecks.checkOneSandbox(held);
   }
 

@@ -97,6 +97,8 @@ const left = await until(SANDBOXES_MS, async () => {
   return pods.length;
 });
 if (left > 0) throw new Error(`${left} sandboxes have not ended; their nodes may be lost`);
+for (const { metadata } of await listed(`sandlot.dev/trial=${FLEET_ID}`))
+  await ask("DELETE", `${PODS}/${metadata.name}`, { gracePeriodSeconds: 0, preconditions: { uid: metadata.uid } });
 await ask("DELETE", `/api/v1/namespaces/${namespace}/configmaps/sandlot-fleet-${FLEET_ID}`);
 await ask("DELETE", `/api/v1/namespaces/${namespace}/secrets/sandlot-key-${FLEET_ID}`);
 console.log("every sandbox has ended");

@@ -8,6 +8,7 @@ export interface CheckpointErrorDetails {
   checkpoint_damaged: { checkpoint: string; path: string; problem: string };
   checkpoint_refused: { thread: string; bound: string; max: number; actual: number };
   nothing_to_undo: { thread: string; direction: string };
+  checkpoint_timeout: { timeoutMs: number; retryAfterMs: number };
   restore_incomplete: { thread: string; checkpoint: string; path: string; retryAfterMs: number };
 }
 
@@ -37,11 +38,18 @@ export const CHECKPOINT_ERRORS: ErrorSpecs<CheckpointErrorDetails> = {
     message: ({ thread, direction }) => `Thread ${thread} has no checkpoint to ${direction} to.`,
     remedy: "List the thread's checkpoints, and restore one by its id.",
   },
+  checkpoint_timeout: {
+    status: 504,
+    retryable: true,
+    message: ({ timeoutMs }) => `The checkpoint, diff or restore was not done within ${timeoutMs} ms.`,
+    remedy:
+      "Give it a longer `timeoutMs`, or raise `checkpoints.timeoutMs`. A restore that had begun goes on by itself.",
+  },
   restore_incomplete: {
     status: 503,
     retryable: true,
     message: ({ thread, checkpoint, path }) =>
-      `The files of thread ${thread} do not match checkpoint ${checkpoint} yet: ${path} differs after three rounds.`,
+      `The files of thread ${thread} do not match checkpoint ${checkpoint} yet: ${path} still differs.`,
     remedy: "Housekeeping goes on with the restore; the thread can be used when it is done.",
   },
 };

@@ -4,7 +4,14 @@ import { isoTime } from "../times.ts";
 import type { ErrorSpecs } from "./spec.ts";
 
 /** Why a lease's sandbox is gone. */
-export type LossReason = "crashed" | "destroyed" | "expired" | "session-lost" | "superseded";
+export type LossReason =
+  | "crashed"
+  | "destroyed"
+  | "expired"
+  /** Its workspace is changed to a checkpoint; the next use gets the next generation. */
+  | "restored"
+  | "session-lost"
+  | "superseded";
 
 /** Why a sandbox ended, as far as its engine knows. `exited`: its own processes ended. */
 export type DeathCause =

@@ -41,7 +41,12 @@ export const destroyReplySchema = z
   })
   .meta({ id: "DestroyReply" });
 
-export const branchRequestSchema = z.strictObject({ to: threadIdSchema }).meta({ id: "BranchRequest" });
+export const branchRequestSchema = z
+  .strictObject({
+    to: threadIdSchema,
+    checkpoint: z.string().min(1).max(200).optional().describe("Its files; absent: those of now."),
+  })
+  .meta({ id: "BranchRequest" });
 export const branchReplySchema = z
   .object({
     thread: z.string(),
@@ -49,7 +54,9 @@ export const branchReplySchema = z
     sizeBytes: z.number().nonnegative(),
     skipped: z
       .array(z.string())
-      .describe("What is not copied: symbolic links and unfinished uploads. The home is not copied, either."),
+      .describe(
+        "What is not copied. Where the backend has no checkpoints: symbolic links, unfinished uploads, and the home.",
+      ),
   })
   .meta({ id: "BranchReply" });
 

@@ -97,6 +97,11 @@ export interface Backend {
   readonly endsUnrenewed?: boolean;
   /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */
   readonly programFolders?: readonly string[];
+  /**
+   * Stops every process of a sandbox where it is, until the returned function is called. Only with the capability
+   * `pause`. A sandbox that dies meanwhile is no failure.
+   */
+  freeze?(ref: EngineRef, signal: AbortSignal): Promise<() => Promise<void>>;
   /** What keeps a stop of this sandbox waiting, in a sentence or two for a person. `null`: nothing that is known. */
   explain?(ref: EngineRef, signal: AbortSignal): Promise<string | null>;
   /**

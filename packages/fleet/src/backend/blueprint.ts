@@ -6,6 +6,7 @@
 import { createHash } from "node:crypto";
 import { type BlueprintHash, type HomeMode, KEPT_HOME, TEMPORARY_HOME } from "@sandlot/contract";
 import type { AllowRule, BoundSecret } from "./network/policy.ts";
+import type { MirrorConsent, RegistryTool } from "./network/registry-rules.ts";
 import type { PodSettings } from "./pod-settings.ts";
 
 /** A directory that sandboxes see: one of the host, or a volume that the engine knows by this name. */
@@ -44,6 +45,9 @@ export interface Blueprint {
     readonly allow: readonly AllowRule[];
     /** Headers that the egress adds, so that the sandbox never has their values. */
     readonly secrets?: readonly BoundSecret[] | undefined;
+    /** Tools that may read packages where the machine's own tools do. */
+    readonly registries?: readonly RegistryTool[] | undefined;
+    readonly mirrors?: readonly MirrorConsent[] | undefined;
   };
 }
 
@@ -74,6 +78,11 @@ export function homePathOf({ home }: Pick<Blueprint, "home">): string {
   return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
 }
 
+/** Without its empty lists, which earlier versions did not know. */
+function filled(lists: Readonly<Record<string, readonly unknown[]>>): Readonly<Record<string, readonly unknown[]>> {
+  return Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
+}
+
 /**
  * Hash over the blueprint with sorted keys, so that the order of keys in a file does not matter. It leaves out the
  * values of secrets: a sandbox cannot tell one value from another, and the hash would let an attacker guess the value.
@@ -84,10 +93,10 @@ export function hashBlueprint(
   blueprint: Omit<Blueprint, "limits"> & { readonly limits: Readonly<Record<string, unknown>> },
 ): BlueprintHash {
   const { home, ...rest } = blueprint;
-  const { secrets = [], ...network } = rest.network;
+  const { secrets = [], registries = [], mirrors = [], ...network } = rest.network;
   const headers = secrets.map(({ value: _, ...told }) => told);
   const kept = home === "temporary" ? { ...rest, home } : rest;
-  const told = { ...kept, network: headers.length === 0 ? network : { ...network, secrets: headers } };
+  const told = { ...kept, network: { ...network, ...filled({ secrets: headers, registries, mirrors }) } };
   const text = JSON.stringify([backend, told], (_, value: unknown) =>
     value !== null && typeof value === "object" && !Array.isArray(value)
       ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))

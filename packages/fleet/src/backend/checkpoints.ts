@@ -100,6 +100,19 @@ export interface Budget {
   readonly maxFiles: number;
 }
 
+/** The configuration's `checkpoints`, as far as it is the backend's business. */
+export interface CheckpointBounds {
+  /** Relative to the workspace's root. */
+  readonly leftOut: readonly string[];
+  readonly perThreadMax: number;
+  readonly perUserMax: number;
+  readonly maxAgeDays: number;
+  readonly perThreadBytes: number;
+  readonly perUserBytes: number;
+  readonly readBytes: number;
+  readonly freeBytes: number;
+}
+
 export interface Checkpoints {
   /** `checkpoint_refused` beyond the bounds of thread or user; concurrent takes of one thread share one walk. */
   take(owner: WorkspaceOwner, options: TakeOptions): Promise<Taken>;
@@ -128,7 +141,18 @@ export interface Checkpoints {
    * more than the budget (`disk_limit_exceeded`), no room on the disk. `null`: no budget.
    */
   check(owner: WorkspaceOwner, target: RestoreTarget, budget: Budget | null, call: LongCall): Promise<void>;
+  /**
+   * `checkpoint_not_found`, `checkpoint_damaged` and `disk_limit_exceeded` mean that nothing was changed and nothing is
+   * unfinished: the thread goes on as it was. After every other failure it is called again.
+   */
   restore(spot: WorkspaceSpot, target: RestoreTarget, budget: Budget | null, call: LongCall): Promise<Restored>;
+  /** The result of a restore, by its request. `null`: it was not completed. */
+  outcome(owner: WorkspaceOwner, requestId: string): Promise<Restored | null>;
+  /**
+   * Restores that have begun to change a workspace and are not complete. Records ask for them; after a loss of the store
+   * housekeeping finds them here, and finishes them.
+   */
+  unfinished(): Promise<readonly { readonly owner: WorkspaceOwner; readonly target: RestoreTarget }[]>;
   /**
    * Fills the workspace of a thread that has none. All or nothing: built aside, moved home when complete.
    * `thread_exists` where the thread has files; a source of another user is `thread_not_found`.

@@ -13,6 +13,7 @@ import type { z } from "zod";
 import type { World } from "../world/world.ts";
 import type { Backend } from "./backend.ts";
 import type { NamedBlueprint } from "./blueprint.ts";
+import type { CheckpointBounds } from "./checkpoints.ts";
 import type { Finding } from "./doctor/finding.ts";
 
 export interface BackendEntry<Completed = unknown, Section = unknown> {
@@ -47,6 +48,19 @@ export interface BackendEntry<Completed = unknown, Section = unknown> {
   owns?(ref: EngineRef): boolean;
   /** The sandboxes as any process can list them without opening a backend. `null`: not with these settings. */
   look?(context: LookContext<Section>): Promise<Pick<Backend, "list" | "capabilities"> | null>;
+  /** Ends what is left of a fleet whose processes are gone, and lets the engine forget it. Absent: there is nothing. */
+  letGo?(context: LetGoContext<Section>, signal: AbortSignal): Promise<LetGo>;
+}
+
+export interface LetGoContext<Section> extends LookContext<Section> {
+  /** An operator's word that what does not answer does not run. */
+  readonly machinesAreOff: boolean;
+}
+
+export interface LetGo {
+  readonly ended: number;
+  /** What could not be ended, and why. */
+  readonly left: readonly { readonly name: string; readonly because: string }[];
 }
 
 /** What every backend knows about the fleet. */
@@ -60,6 +74,8 @@ export interface FleetFacts {
   /** When a sandbox that no process renews ends itself. 0: this process renews none. */
   readonly orphanTimeoutMs: number;
   readonly blueprints: Readonly<Record<string, NamedBlueprint>>;
+  /** What checkpoints may use. Absent: the backend's own bounds. */
+  readonly checkpoints?: CheckpointBounds;
   /** Names the fleet's store, without its credentials. Absent where no store is open. */
   readonly storeName?: string;
   /** The ids that sandboxes of a root fleet run as; `null`: a range that no other home has. */

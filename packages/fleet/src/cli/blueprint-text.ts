@@ -24,7 +24,9 @@ export function blueprintText({ limits, network }: Blueprint): string {
   const { cpuCount, cpuWeight } = limits;
   const processors = cpuCount === undefined ? "any number of processors" : `${cpuCount} processors`;
   const weight = cpuWeight === undefined ? "" : ` (weight ${cpuWeight})`;
-  const allowed = network.mode === "allowlist" ? ` (${network.allow.map(({ host }) => host).join(", ")})` : "";
+  const tools = (network.registries ?? []).map((tool) => `packages of ${tool}`);
+  const hosts = [...(network.mode === "allowlist" ? network.allow.map(({ host }) => host) : []), ...tools];
+  const allowed = hosts.length === 0 ? "" : ` (${hosts.join(", ")})`;
   return `${amounts.join(", ")}, ${processors}${weight}; network ${network.mode}${allowed}`;
 }
 

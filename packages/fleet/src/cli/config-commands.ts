@@ -15,6 +15,7 @@ import type { LimitSettings, Settings } from "../config/settings.ts";
 import { blueprintText, unlimitedText } from "./blueprint-text.ts";
 import { onThisMachine } from "./host-trouble.ts";
 import { loadSettings } from "./load-settings.ts";
+import { type BlueprintRegistries, registriesOf, registryText } from "./registry-lines.ts";
 import { printJson, type Terminal } from "./terminal.ts";
 import { makeUsable } from "./usable-home.ts";
 
@@ -44,9 +45,9 @@ const STARTER = `# Configuration of Sandlot. Every key is optional; \`sandlot co
 #   net:
 #     network:
 #       mode: allowlist
+#       registries: [pip, npm]  # where this machine's own tools read packages
 #       allow:
-#         - { host: pypi.org, ports: [443] }
-#         - { host: "*.pythonhosted.org", ports: [443] }
+#         - { host: api.example.org, ports: [443] }
 
 # gateway:                  # \`sandlot serve\`
 #   port: 8750
@@ -73,12 +74,17 @@ export async function checkConfig(
   const { file, config, gateway } = await loadSettings(options.file, terminal.environment);
   const settings = resolveSettings(config, terminal.environment);
   const { host, port } = resolveGatewaySettings(gateway);
-  if (options.json) return printJson(terminal, { file, settings: withoutValues(settings), gateway: { host, port } });
+  const registries = await registriesOf(settings.blueprints, terminal.environment);
+  const gatewayAt = { host, port };
+  if (options.json)
+    return printJson(terminal, { file, settings: withoutValues(settings), gateway: gatewayAt, registries });
   const listens = `${host.includes(":") ? `[${host}]` : host}:${port}`;
-  terminal.out(`${file ?? "The default configuration"} is right. It comes to:\n${summary(settings, listens)}`);
+  terminal.out(
+    `${file ?? "The default configuration"} is right. It comes to:\n${summary(settings, listens, registries)}`,
+  );
 }
 
-function summary(settings: Settings, listens: string): string {
+function summary(settings: Settings, listens: string, registries: readonly BlueprintRegistries[]): string {
   const { home, fleetId, backend, store, blueprints, pool, limits, ...rest } = settings;
   const blanks = Object.entries(pool).map(([name, count]) => `${count} of ${name}`);
   const lines: readonly (readonly [string, string])[] = [
@@ -87,6 +93,9 @@ function summary(settings: Settings, listens: string): string {
     ["backend", backend],
     ["store", storeEntry(REGISTRY, store).describe(store)],
     ...Object.values(blueprints).map(({ name, blueprint }) => [`blueprint ${name}`, blueprintText(blueprint)] as const),
+    ...registries.flatMap(({ blueprint, registries: lines }) =>
+      lines.map((line) => [`${line.tool} of ${blueprint}`, registryText(line)] as const),
+    ),
     ["kept ready", blanks.join(", ") || "none"],
     [
       "limit",

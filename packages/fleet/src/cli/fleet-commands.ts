@@ -160,6 +160,35 @@ function sentence(thread: string, outcome: Outcome): string {
   return sentences[outcome] ?? `The sandbox of thread ${thread}: ${outcome}`;
 }
 
+export interface ConfirmDeadOptions extends TargetOptions {
+  /** Its machine is off; without this the command only says what it would do. */
+  readonly machineIsOff?: boolean;
+  readonly json: boolean;
+}
+
+/** Resolves with whether it was done. */
+export async function confirmDeadCommand(
+  terminal: Terminal,
+  sandbox: string,
+  options: ConfirmDeadOptions,
+  signal: AbortSignal,
+): Promise<boolean> {
+  return withTarget(terminal, options, async (target) => {
+    const { sandboxId, summary } = await target.explain(sandbox);
+    if (options.machineIsOff !== true) {
+      terminal.error(
+        `${sandboxId}: ${summary}\n` +
+          "If its machine still runs, two sandboxes would write the same files. When it is off: add --machine-is-off.\n",
+      );
+      return false;
+    }
+    await withProgress(terminal, `Ending ${sandboxId}`, () => target.confirmDead(sandboxId, signal));
+    if (options.json) printJson(terminal, { sandboxId, outcome: "dead" });
+    else terminal.out(`${sandboxId} counts as dead; its thread may have another sandbox.\n`);
+    return true;
+  });
+}
+
 export interface ExplainCommandOptions extends TargetOptions, Whose {
   readonly thread?: string;
   readonly json: boolean;

@@ -7,6 +7,7 @@
 
 import { Command, Option } from "commander";
 import { packageVersion } from "../package-files.ts";
+import { addCheckpointCommands } from "./program/checkpoint-commands.ts";
 import type { CommandContext, CommandResult } from "./program/command-context.ts";
 import { addOperatorCommands } from "./program/operator-commands.ts";
 import { addOtherCommands } from "./program/other-commands.ts";
@@ -24,6 +25,7 @@ Examples:
   sandlot exec -- uname -a            in a sandbox of its own, gone afterwards
   sandlot rm --thread t1              end it; the files stay for the next time
   sandlot explain --thread t1         why it is alive, or why it ended
+  sandlot undo --thread t1            take back what the last turn did to its files
   sandlot cp report.pdf t1:uploads/   copy files in and out
   sandlot serve                       the same over HTTP, for several people
   sandlot doctor                      is this machine ready, and what does it lack?
@@ -91,6 +93,7 @@ function buildProgram(terminal: Terminal, signal: AbortSignal, json: boolean, en
   const around: CommandContext = { terminal, signal, json, ending };
   addSandboxCommands(program, around);
   addFileCommands(program, around);
+  addCheckpointCommands(program, around);
   addInsideCommands(program, around);
   addOperatorCommands(program, around);
   addServiceCommands(program, around);

@@ -3,6 +3,7 @@
  * the command. The command leaves no new process running.
  */
 
+import { hostname, userInfo } from "node:os";
 import type { Duplex } from "node:stream";
 import type { SandlotClient } from "@sandlot/client";
 import {
@@ -20,6 +21,7 @@ import type { FleetConfig } from "../config/fleet-config.ts";
 import { homeOf } from "../config/home.ts";
 import type { Fleet } from "../fleet.ts";
 import { readOperatorKey } from "../gateway/keys/operator-key.ts";
+import { checkpointsOfFleet, checkpointsOfGateway, type TargetCheckpoints } from "./checkpoint-target.ts";
 import { loadSettings } from "./load-settings.ts";
 import { type Login, readLogin } from "./login.ts";
 import type { Terminal } from "./terminal.ts";
@@ -66,7 +68,10 @@ export interface Target {
   destroy(name: ThreadName, options: DestroyWish, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   /** Ends the thread's sandbox and empties its home. */
   resetHome(name: ThreadName, force: boolean, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
+  readonly checkpoints: TargetCheckpoints;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
+  /** An operator's word that nothing of a sandbox runs any more. */
+  confirmDead(sandbox: string, signal: AbortSignal): Promise<void>;
   audit(): Promise<readonly AuditFinding[] | null>;
   /** `null` where some were missed. `onPartial` gets the instances whose events do not come. */
   events(signal: AbortSignal, onPartial: (instances: readonly string[]) => void): AsyncIterable<FleetEvent | null>;
@@ -251,12 +256,14 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     findThread: (name) => fleet.findThread(keyOf(name)),
     destroy: (name, options, signal) => fleet.destroy(keyOf(name), { ...options, signal }),
     resetHome: (name, force, signal) => fleet.resetHome(keyOf(name), { force, signal }),
+    checkpoints: checkpointsOfFleet(fleet),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command, so the explanation leaves it out.
       const explained = await fleet.explain(typeof asked === "string" ? asked : keyOf(asked), { leaving: true });
       return explanationSchema.parse(explained);
     },
+    confirmDead: (sandbox, signal) => fleet.confirmDead(sandbox, `${userInfo().username} on ${hostname()}`, { signal }),
     audit: () => fleet.audit(),
     events: (signal) => fleetEvents(fleet, signal),
     linkPort: async () => null,
@@ -296,8 +303,10 @@ function gatewayTarget(gateway: SandlotClient): Target {
       return outcome;
     },
     resetHome: async (name, force) => (await actingFor(name).resetHome(name.thread, { force })).outcome,
+    checkpoints: checkpointsOfGateway(gateway),
     explain: (asked) =>
       typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
+    confirmDead: async (sandbox) => gateway.confirmDead((await gateway.explain(sandbox)).sandboxId),
     audit: async () => {
       const { consistent, findings } = await gateway.audit();
       return consistent === null ? null : findings;

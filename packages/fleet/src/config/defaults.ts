@@ -47,6 +47,28 @@ export const DEFAULTS = {
   /** An agent goes on after a crash and learns what was lost. Off, every use fails until the release. */
   autoRestart: true,
 
+  checkpoints: {
+    /** An agent's mistake is found after its turn: a state before it must exist without having been asked for. */
+    automatic: true,
+    /** Longer than the pause between two commands of a turn, shorter than the one between two turns. */
+    quietMs: 10_000,
+    /** Reading a disk that is full takes minutes; a call that makes no progress ends sooner. */
+    timeoutMs: 600_000,
+    /** One core and one disk stay free for sandboxes. */
+    concurrentMax: 2,
+    /** What a package manager can fetch again is most of the bytes of many homes. */
+    leftOut: [".home/.cache", ".home/.npm/_cacache"],
+    perThreadMax: 200,
+    perUserMax: 2_000,
+    maxAgeDays: 30,
+    /** Twenty times a large project, so that its history fits, and a disk of a few hundred GiB for several users. */
+    perThreadBytes: 20 * 1024 ** 3,
+    perUserBytes: 50 * 1024 ** 3,
+    readBytes: 20 * 1024 ** 3,
+    /** Enough for sandboxes to go on. */
+    freeBytes: 512 * 1024 ** 2,
+  },
+
   leakDetection: {
     /** 0: off. The right value depends on the application; a wrong one is noise in every log. */
     afterMs: 0,

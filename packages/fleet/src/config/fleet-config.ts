@@ -57,6 +57,8 @@ export interface FleetConfig {
   readonly housekeepingIntervalMs?: number | string | undefined;
   /** Whether the next use after a crash gets a new sandbox with the old workspace. Default: `true`. */
   readonly autoRestart?: boolean | undefined;
+  /** Checkpoints of workspaces and homes: for undo, diff, restore and fork. */
+  readonly checkpoints?: FleetConfigCheckpoints | undefined;
   /** Finding leases that a caller forgot to release. */
   readonly leakDetection?: FleetConfigLeakDetection | undefined;
   /** What counts as work inside a sandbox without a lease. */
@@ -476,6 +478,13 @@ interface FleetConfigBlueprintsNetwork {
   readonly allow?: readonly FleetConfigBlueprintsNetworkAllow[] | undefined;
   /** Headers that the egress adds, so that the sandbox never has their values. */
   readonly secrets?: readonly FleetConfigBlueprintsNetworkSecrets[] | undefined;
+  /**
+   * Tools that may read packages from where this machine's own tools do: its configuration, else each tool's default.
+   * Only GET and HEAD pass. `sandlot doctor` prints the hosts.
+   */
+  readonly registries?: readonly ("pip" | "npm" | "cargo" | "go")[] | undefined;
+  /** Hosts of `registries` that the egress may send this machine's credentials to, and that may have a private address. */
+  readonly mirrors?: readonly FleetConfigBlueprintsNetworkMirrors[] | undefined;
 }
 
 interface FleetConfigBlueprintsNetworkAllow {
@@ -501,6 +510,8 @@ interface FleetConfigBlueprintsNetworkSecrets {
   readonly value: string;
   /** Put before the value, such as `Bearer ` with its space. */
   readonly prefix?: string | undefined;
+  /** Makes the header Basic: this name, with the value as the password. For git over https. */
+  readonly username?: string | undefined;
   /**
    * `https`: the egress ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host.
    * `http`: the value travels in the clear. Default: `"https"`.
@@ -508,6 +519,13 @@ interface FleetConfigBlueprintsNetworkSecrets {
   readonly via?: "https" | "http" | undefined;
   /** Default 443 for https, 80 for http. */
   readonly ports?: readonly number[] | undefined;
+}
+
+interface FleetConfigBlueprintsNetworkMirrors {
+  /** The exact name of a host that a registry is on. */
+  readonly host: string;
+  /** Addresses or networks (CIDR) of that host, where they are private. */
+  readonly addresses?: readonly string[] | undefined;
 }
 
 /** How much the fleet may use. */
@@ -548,6 +566,34 @@ interface FleetConfigAccountIds {
   readonly first: number;
   /** How many ids there are from `first` on. */
   readonly count: number;
+}
+
+/** Checkpoints of workspaces and homes: for undo, diff, restore and fork. */
+interface FleetConfigCheckpoints {
+  /** Whether the fleet takes checkpoints by itself, where the backend can. Asked-for ones always work. Default: `true`. */
+  readonly automatic?: boolean | undefined;
+  /** How long after its last command a thread whose lease goes on gets one. Without a lease: at once. Default: `10000`. */
+  readonly quietMs?: number | string | undefined;
+  /** How long one checkpoint, diff or restore may take, unless its caller says otherwise. Default: `600000`. */
+  readonly timeoutMs?: number | string | undefined;
+  /** How many automatic checkpoints one process takes at the same time. Default: `2`. */
+  readonly concurrentMax?: number | undefined;
+  /** Paths below the workspace's root that are never kept. A restore leaves them as they are. */
+  readonly leftOut?: readonly string[] | undefined;
+  /** Checkpoints of one thread. Beyond, the oldest one without a label goes. Default: `200`. */
+  readonly perThreadMax?: number | undefined;
+  /** Checkpoints of one user. Default: `2000`. */
+  readonly perUserMax?: number | undefined;
+  /** Older ones without a label go. Default: `30`. */
+  readonly maxAgeDays?: number | undefined;
+  /** What the checkpoints of one thread may add to the store. Default: `21474836480`. */
+  readonly perThreadBytes?: number | string | undefined;
+  /** What the store of one user may hold. Default: `53687091200`. */
+  readonly perUserBytes?: number | string | undefined;
+  /** What one checkpoint may read of changed files. Default: `21474836480`. */
+  readonly readBytes?: number | string | undefined;
+  /** What stays free on the disk. Default: `536870912`. */
+  readonly freeBytes?: number | string | undefined;
 }
 
 /** Finding leases that a caller forgot to release. */

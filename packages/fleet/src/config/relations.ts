@@ -4,7 +4,9 @@
 
 import { posix } from "node:path";
 import { HOME_LINK, isSandlotError, nearest } from "@sandlot/contract";
+import { parseHost } from "../backend/network/host-name.ts";
 import { compilePolicy } from "../backend/network/policy.ts";
+import { namedRange } from "../backend/network/registry-rules.ts";
 import { isWithin } from "../world/paths.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
 import { type Problem, showPath } from "./problems.ts";
@@ -112,11 +114,28 @@ function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprin
     if (problem !== undefined) yield { path, problem };
     seen.add(posix.resolve("/", sandboxPath));
   }
-  if (network.mode === "allowlist" && network.allow.length === 0) {
+  if (network.mode === "allowlist" && network.allow.length === 0 && network.registries.length === 0) {
     yield {
       path: at("network", "allow"),
       problem: "names nothing, so nothing could be reached; name hosts, or set network.mode to none",
     };
+  }
+  if (network.mode === "none" && network.registries.length > 0) {
+    yield {
+      path: at("network", "registries"),
+      problem: "means nothing with network.mode none; set that to allowlist or open, or remove this",
+    };
+  }
+  if (network.mirrors.length > 0 && network.registries.length === 0) {
+    yield {
+      path: at("network", "mirrors"),
+      problem: "means nothing without network.registries; add that, or remove this",
+    };
+  }
+  for (const [index, { host, addresses = [] }] of network.mirrors.entries()) {
+    if (parseHost(host) === null)
+      yield { path: at("network", "mirrors", index, "host"), problem: `${JSON.stringify(host)} is no host` };
+    for (const [place, text] of addresses.entries()) yield* rangeProblems(at("network", "mirrors", index), text, place);
   }
   const meansSomething = network.mode === "open" && network.allow.every(({ addresses }) => addresses !== undefined);
   if (network.mode !== "allowlist" && network.allow.length > 0 && !meansSomething) {
@@ -133,10 +152,19 @@ function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprin
   } else yield* ruleProblems(at(), network);
 }
 
+function* rangeProblems(mirror: string, text: string, place: number): Generator<Problem> {
+  try {
+    namedRange(text, `addresses[${place}]`);
+  } catch (error) {
+    if (!isSandlotError(error, "config_invalid")) throw error;
+    yield { path: `${mirror}.${error.details.path}`, problem: error.details.problem };
+  }
+}
+
 /** Hosts, addresses and headers, as the proxy parses them. */
 function* ruleProblems(blueprint: string, network: CompletedBlueprint["network"]): Generator<Problem> {
   try {
-    compilePolicy(network);
+    compilePolicy({ mode: network.mode, allow: network.allow, secrets: network.secrets });
   } catch (error) {
     if (!isSandlotError(error, "config_invalid")) throw error;
     const { path, problem } = error.details;

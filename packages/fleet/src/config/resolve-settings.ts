@@ -106,7 +106,7 @@ const BARE_BLUEPRINT: CompletedBlueprint = {
   home: "kept",
   limits: {},
   mounts: [],
-  network: { mode: "none", allow: [], secrets: [] },
+  network: { mode: "none", allow: [], secrets: [], registries: [], mirrors: [] },
 };
 
 /** `volumes`: the names that the backend knows; `null` where it has none. */

@@ -14,7 +14,9 @@ import { ENV_NAME_PATTERN, HOME_MODES, USER_ID_PATTERN } from "@sandlot/contract
 import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
+import { REGISTRY_TOOLS } from "../backend/network/registry-rules.ts";
 import { podSettingsSchema } from "../backend/pod-settings.ts";
+import { checkpointsSchema } from "./checkpoints-schema.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
@@ -103,6 +105,11 @@ const secretSchema = z.strictObject({
     .describe("The header, such as Authorization."),
   value: z.string().min(1, "must not be empty").describe("Its value; `$NAME` is taken from Sandlot's own environment."),
   prefix: z.string().optional().describe("Put before the value, such as `Bearer ` with its space."),
+  username: z
+    .string()
+    .min(1, "must not be empty")
+    .optional()
+    .describe("Makes the header Basic: this name, with the value as the password. For git over https."),
   via: z
     .enum(["https", "http"])
     .default(DEFAULTS.network.secretVia)
@@ -141,6 +148,27 @@ const networkSchema = z
       .array(secretSchema)
       .default([])
       .describe("Headers that the egress adds, so that the sandbox never has their values."),
+    registries: z
+      .array(z.enum(REGISTRY_TOOLS))
+      .default([])
+      .describe(
+        "Tools that may read packages from where this machine's own tools do: its configuration, else each tool's default. " +
+          "Only GET and HEAD pass. `sandlot doctor` prints the hosts.",
+      ),
+    mirrors: z
+      .array(
+        z.strictObject({
+          host: z.string().min(1, "must not be empty").describe("The exact name of a host that a registry is on."),
+          addresses: z
+            .array(z.string().min(1, "must not be empty"))
+            .optional()
+            .describe("Addresses or networks (CIDR) of that host, where they are private."),
+        }),
+      )
+      .default([])
+      .describe(
+        "Hosts of `registries` that the egress may send this machine's credentials to, and that may have a private address.",
+      ),
   })
   .prefault({})
   .describe("What sandboxes can reach.");
@@ -290,6 +318,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
         .boolean()
         .default(DEFAULTS.autoRestart)
         .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
+      checkpoints: checkpointsSchema,
       leakDetection: z
         .strictObject({
           afterMs: durationOrOff("off")

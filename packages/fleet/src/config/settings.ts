@@ -19,6 +19,7 @@ type Unchanged = DeepReadonly<Omit<CompletedConfig, Resolved>>;
 export interface Settings extends Unchanged, FleetFacts, Sections {
   readonly backend: BackendName;
   readonly store: StoreSettings;
+  readonly checkpoints: Unchanged["checkpoints"];
 }
 
 export type LimitSettings = Settings["limits"];

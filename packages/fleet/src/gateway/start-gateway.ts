@@ -29,6 +29,7 @@ import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./events/event-log.ts";
 import { PeerCredential } from "./events/peer-credential.ts";
 import { PeerEvents } from "./events/peer-events.ts";
+import { keyIdOf } from "./guards/caller.ts";
 import { RateExchange } from "./guards/rate-exchange.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
@@ -140,13 +141,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const addressOf = (label: string) => previewAddress(settings, label, previewPort);
-  const parts = { fleet, threads, keys, aioLinks, world, logger, records: provisioned, leases: kept };
+  const parts = { fleet, threads, keys, aioLinks, world, records: provisioned, leases: kept };
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents, dashboard },
     previewAddress: addressOf,
     provisioner: settings.provisioner.enabled ? new Provisioner({ ...parts, settings: settings.provisioner }) : null,
     sandboxUrl: (request, record) =>
-      `${sandboxBase(settings, links, addressOf, record, request)}${provisioned.pathOf(record)}`,
+      `${sandboxBase(settings, links, addressOf, record, request)}${provisioned.pathOf(record, keyIdOf(request))}`,
     workspaces: new WorkspaceAccess(threads, world, hostWorkspacesOf(options, threads)),
     converter: new Converter(settings, world),
     auditFleet: options.audit ?? null,

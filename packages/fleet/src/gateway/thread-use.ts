@@ -110,15 +110,16 @@ export class ThreadUse {
    * another gateway may keep one, this waits for its end, and tries once more. The signal ends that wait.
    */
   destroy(key: ThreadKey, options: DestroyOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
-    return this.#ending(key, () => this.#fleet.destroy(key, options), signal);
+    return this.ending(key, () => this.#fleet.destroy(key, options), signal);
   }
 
   /** Ends the thread's sandbox in the same way, and empties its home. */
   resetHome(key: ThreadKey, options: ResetHomeOptions, signal?: AbortSignal): Promise<DestroyOutcome> {
-    return this.#ending(key, () => this.#fleet.resetHome(key, options), signal);
+    return this.ending(key, () => this.#fleet.resetHome(key, options), signal);
   }
 
-  #ending(key: ThreadKey, end: () => Promise<DestroyOutcome>, signal?: AbortSignal): Promise<DestroyOutcome> {
+  /** Whatever ends the thread's sandbox: a lease that a gateway keeps is not in its way. */
+  ending<T>(key: ThreadKey, end: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     return this.#leases.withoutKept(key, async () => {
       try {
         return await end();

@@ -11,16 +11,13 @@
  */
 
 import { type FileStat, type SandboxSummary, SandlotError, WORKSPACE_DIRECTORIES } from "@sandlot/contract";
+import type { Budget as DiskLimits } from "../backend/checkpoints.ts";
 import type { WorkspaceUsage } from "../backend/host-workspaces.ts";
 import { DEFAULT_BLUEPRINT } from "../config/defaults.ts";
+import { diskBudget } from "../config/disk-budget.ts";
 import type { Settings } from "../config/settings.ts";
 import type { ThreadKey } from "./thread-use.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "./workspace-access.ts";
-
-export interface DiskLimits {
-  readonly maxBytes: number;
-  readonly maxFiles: number;
-}
 
 /** The limits of a blueprint's workspaces; `null`: unlimited. */
 type LimitsOf = (blueprint: string) => DiskLimits | null;
@@ -36,11 +33,7 @@ export function budgetedWorkspaces(
   blueprints: Settings["blueprints"],
   find: BudgetParts["find"],
 ): HostWorkspaces {
-  const limitsOf: LimitsOf = (name) => {
-    const { diskBytes, filesMax } = blueprints[name]?.blueprint.limits ?? {};
-    if (diskBytes === undefined && filesMax === undefined) return null;
-    return { maxBytes: diskBytes ?? Number.POSITIVE_INFINITY, maxFiles: filesMax ?? Number.POSITIVE_INFINITY };
-  };
+  const limitsOf: LimitsOf = (name) => diskBudget(blueprints, name);
   if (Object.keys(blueprints).every((name) => limitsOf(name) === null)) return host;
   const budgets = new Budgets(host, { find, limitsOf });
   const { branch } = host;

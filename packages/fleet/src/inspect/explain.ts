@@ -63,7 +63,11 @@ async function byThread({ store }: ExplainParts, { user, thread }: ThreadKeyInpu
 }
 
 /** The whole id, or a unique prefix. */
-async function byId({ store }: ExplainParts, id: string, { user }: Asked): Promise<SandboxRecord | Tombstone> {
+export async function byId(
+  { store }: Pick<ExplainParts, "store">,
+  id: string,
+  { user }: Pick<Asked, "user">,
+): Promise<SandboxRecord | Tombstone> {
   const isTheirs = (one: SandboxRecord | Tombstone) => user === null || one.user === user;
   const exact = (await store.get(id as SandboxId)) ?? (await store.tombstone(id as SandboxId));
   if (exact !== null && isTheirs(exact)) return exact;
@@ -107,7 +111,7 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
     state: stateOf(record),
     summary: isGone
       ? `It has ended by itself; the files of thread ${thread} are kept.`
-      : `${sentence(record, holders, ends)}${parts.isOurs(record) ? "" : ` It is on engine ${engine}, which this process does not reach.`}`,
+      : `${sentence(record, holders, ends)}${await whatEngineSays(parts, record)}`,
     holders,
     stopped:
       record.state !== "stopping" || reason === null || actor === null
@@ -116,6 +120,20 @@ async function explainPresent(parts: ExplainParts, record: SandboxRecord, { leav
     ends,
     history,
   };
+}
+
+/** What keeps its stop waiting, in the words of the engine that has it. */
+async function whatEngineSays(
+  { backend, world, ending, isOurs }: ExplainParts,
+  record: SandboxRecord,
+): Promise<string> {
+  const { ref, engine, state } = record;
+  if (!isOurs(record)) return ` It is on engine ${engine}, which this process does not reach.`;
+  if (state !== "stopping" || ref === null || backend.explain === undefined) return "";
+  const late = () => new Error("no answer");
+  const ask = async (signal: AbortSignal) => (await backend.explain?.(ref, signal)) ?? null;
+  const said = await within(world, PROBE_PATIENCE_MS, ending, late, ask).catch(() => null);
+  return said === null ? "" : ` ${said}`;
 }
 
 /** The record still exists, but the engine says that nothing runs. */

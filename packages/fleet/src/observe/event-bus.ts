@@ -53,6 +53,10 @@ export class EventBus implements FleetEvents {
     }
   }
 
+  report(task: string, problem: string): void {
+    this.emit({ type: "housekeeping-failed", task, problem });
+  }
+
   on(listener: Listener, ...types: FleetEventType[]): () => void {
     this.#listeners.set(listener, types.length === 0 ? null : new Set(types));
     return () => this.#listeners.delete(listener);

@@ -28,6 +28,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Credentials, Place } from "../backend/backend.ts";
+import type { RestoreTarget } from "../backend/checkpoints.ts";
 
 export type State = "creating" | "ready" | "stopping";
 
@@ -114,6 +115,8 @@ export interface StoppingRecord extends AnyRecord, Unheld {
   readonly purge: boolean;
   /** The content of the home in the workspace goes, too. Absent: it stays. */
   readonly emptyHome?: true;
+  /** What the workspace is changed to before the record may leave. A purge goes before it. Absent: it stays as it is. */
+  readonly restore?: RestoreTarget;
   readonly reason: StopReason;
 }
 

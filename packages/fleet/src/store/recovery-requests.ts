@@ -5,6 +5,7 @@
 
 import type { EngineRef, Epoch, Generation, InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
+import type { RestoreTarget } from "../backend/checkpoints.ts";
 import type { ReadyRecord } from "./record.ts";
 import type { Limits, NewRecord } from "./store.ts";
 
@@ -52,4 +53,6 @@ export interface ClaimForRemovalRequest extends NewRecord {
   readonly purge?: boolean;
   /** Claims a thread without a sandbox in the same way, and empties the home in its workspace. */
   readonly emptyHome?: boolean;
+  /** Claims a thread without a sandbox in the same way, and changes its workspace to a checkpoint. */
+  readonly restore?: RestoreTarget;
 }

@@ -46,6 +46,7 @@ import type {
   UserId,
 } from "@sandlot/contract";
 import type { Place } from "../backend/backend.ts";
+import type { RestoreTarget } from "../backend/checkpoints.ts";
 import type { SharedEntries } from "./entries.ts";
 import type {
   ActingRecord,
@@ -151,7 +152,7 @@ export interface Store extends StoreTransfer, ObservableSteps {
   restore(request: RestoreRequest): Promise<HoldAnswer>;
   /**
    * `hold` and `restore` for everything that an instance holds, in one step: its session must not run out meanwhile.
-   * Answers in the order of `holds`.
+   * Nothing in it is newly held, so a store that recovers does not refuse it. Answers in the order of `holds`.
    */
   rejoin(request: RejoinRequest): Promise<readonly HoldAnswer[]>;
   /** Takes in, as parked, a sandbox that the engine shows and whose marker proves its thread. Counts against limits. */
@@ -314,6 +315,8 @@ export interface StopRequest {
   readonly purge: boolean;
   /** The home in the workspace is emptied. Only for a ready sandbox; another state does not take it on. */
   readonly emptyHome?: boolean;
+  /** The workspace is changed to a checkpoint. Only for a ready sandbox; another state does not take it on. */
+  readonly restore?: RestoreTarget;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
    *   While the store recovers, the holders are unknown, so it is `lost`.

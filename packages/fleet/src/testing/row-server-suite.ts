@@ -12,6 +12,7 @@ import { committingCases } from "./row-server-suite/committing.ts";
 import { concurrencyCases } from "./row-server-suite/concurrency.ts";
 import { epochCases } from "./row-server-suite/epochs.ts";
 import { identifierCases } from "./row-server-suite/identifiers.ts";
+import { joiningCases } from "./row-server-suite/joining.ts";
 import { scanningCases } from "./row-server-suite/scanning.ts";
 import { sizeCases } from "./row-server-suite/sizes.ts";
 import { type RowServerCase, type RowServerHarness, RowStage } from "./row-server-suite/stage.ts";
@@ -31,6 +32,7 @@ const GROUPS: Readonly<Record<string, readonly RowServerCase[]>> = {
   committing: committingCases,
   "ids, seen and notAfter": identifierCases,
   concurrency: concurrencyCases,
+  "many at once": joiningCases,
   scanning: scanningCases,
   epochs: epochCases,
   topics: topicCases,

@@ -1,6 +1,6 @@
 /** Waits with an exit. Every wait of the fleet has a signal or a deadline. */
 
-import type { World } from "./world.ts";
+import type { Timer, World } from "./world.ts";
 
 /** Resolves after `ms`; rejects with the signal's reason when that fires first. */
 export function sleep(
@@ -104,6 +104,40 @@ export class UnderWay {
   /** Resolves when all of it has ended, including work begun meanwhile. */
   async idle(): Promise<void> {
     while (this.#works.size > 0) await Promise.allSettled(this.#works);
+  }
+}
+
+/**
+ * Runs work that may take long as long as it goes on: aborts it when it has called `progressed` for `quietMs` no more.
+ */
+export async function whileProgressing<T>(
+  world: World,
+  quietMs: number,
+  outer: AbortSignal | undefined,
+  late: () => unknown,
+  work: (signal: AbortSignal, progressed: () => void) => Promise<T>,
+): Promise<T> {
+  const controller = new AbortController();
+  const onOuter = () => controller.abort(outer?.reason);
+  if (outer?.aborted === true) throw outer.reason;
+  outer?.addEventListener("abort", onOuter, { once: true });
+  let lastAt = world.monotonicMs();
+  const look = (): Timer => {
+    const leftMs = lastAt + quietMs - world.monotonicMs();
+    return world.timer(Math.max(leftMs, 1), () => {
+      if (world.monotonicMs() - lastAt >= quietMs) controller.abort(late());
+      else timer = look();
+    });
+  };
+  let timer = look();
+  const progressed = () => {
+    lastAt = world.monotonicMs();
+  };
+  try {
+    return await abortable(work(controller.signal, progressed), controller.signal);
+  } finally {
+    outer?.removeEventListener("abort", onOuter);
+    timer.cancel();
   }
 }
 

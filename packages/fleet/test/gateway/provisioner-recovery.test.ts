@@ -87,14 +87,30 @@ it("says that a sandbox has ended once the store knows", async () => {
   }
 });
 
-it("sweeps no old record while the store recovers, and makes the new sandbox all the same", async () => {
-  const { platform } = stage;
+it("sweeps no old record while the store recovers, says so, and makes the new sandbox all the same", async () => {
+  const { platform, fleet } = stage;
+  const told: string[] = [];
+  fleet.events.on((event) => event.type === "housekeeping-failed" && told.push(event.problem));
   const old = await create(platform, { sandbox_id: "old", thread_id: "t1", user_id: "ann" });
   await growOld(stage.home);
   store.forgets = (thread) => thread === "t1";
   await create(platform, { sandbox_id: "new", thread_id: "t2", user_id: "ann" });
+  expect(told).toEqual([expect.stringMatching(/^ann\/t1 stays: /)]);
   store.forgets = () => false;
   expect(await platform.ask(200, "GET", "/api/sandboxes/old")).toEqual(old);
+});
+
+it("one record that cannot be judged keeps none of the others from the sweep", async () => {
+  const { platform, fleet } = stage;
+  for (const [index, thread_id] of ["t1", "t2", "t3"].entries()) {
+    await create(platform, { sandbox_id: `s${index}`, thread_id, user_id: "ann" });
+    await fleet.destroy({ user: "ann", thread: thread_id }, { force: true });
+  }
+  await growOld(stage.home);
+  store.forgets = (thread) => thread === "t2";
+  await create(platform, { sandbox_id: "new", thread_id: "t4", user_id: "ann" });
+  store.forgets = () => false;
+  expect(await readdir(join(stage.home, "provisioned"))).toHaveLength(2);
 });
 
 it("a user's key sees, takes and ends no sandbox of a blueprint that it was not granted", async () => {
@@ -113,4 +129,23 @@ it("a user's key sees, takes and ends no sandbox of a blueprint that it was not 
   expect(await narrow.ask(200, "GET", "/api/sandboxes")).toEqual({ sandboxes: [], count: 0 });
   expect(await wide.ask(200, "GET", "/api/sandboxes/s")).toEqual(made);
   expect(await fleet.list()).toHaveLength(1);
+});
+
+it("each key of a user is shown a URL of its own, which ends with that key", async () => {
+  const { gateway, operator } = stage;
+  const key = async () => stage.platform.as((await gateway.keys.create({ scope: "user", user: "ann" })).key);
+  const [maker, other] = [await key(), await key()];
+  const look = async (url: string) => (await fetch(`${url}/v1/sandbox`)).status;
+  const order = { sandbox_id: "s", thread_id: "t1", user_id: "ann" };
+  const made = await create(maker, order);
+  const seen = await other.ask<Shown>(200, "GET", "/api/sandboxes/s");
+  expect(seen.sandbox_url).not.toBe(made.sandbox_url);
+  expect(await create(other, order)).toEqual(seen);
+  expect(await other.ask(200, "GET", "/api/sandboxes")).toEqual({ sandboxes: [seen], count: 1 });
+  // A code belongs to its key: it does not go with another one's id.
+  const crossed = `${seen.sandbox_url.slice(0, -48)}${maker.key.slice(4, 16)}${seen.sandbox_url.slice(-36)}`;
+  expect(await Promise.all([made.sandbox_url, seen.sandbox_url, crossed].map(look))).toEqual([200, 200, 401]);
+  await operator.call("DELETE", `/v1/keys/${other.key.slice(4, 16)}`);
+  await expect.poll(() => look(seen.sandbox_url)).toBe(401);
+  expect(await look(made.sandbox_url)).toBe(200);
 });

@@ -176,7 +176,7 @@ describe("ids, threads and owners", () => {
       expect(await other.ask(200, "GET", "/api/sandboxes")).toMatchObject({ count: 0 });
       await other.ask(200, "DELETE", "/api/sandboxes/s");
     }
-    expect(await (await opened.user("ann")).ask(200, "GET", "/api/sandboxes/s")).toEqual(made);
+    expect(await (await opened.user("ann")).ask(200, "GET", "/api/sandboxes/s")).toMatchObject({ sandbox_id: "s" });
     // The same id of another owner is another sandbox.
     const bobs = await create(bob, { sandbox_id: "s", thread_id: "t1", user_id: "bob" });
     expect(bobs.sandbox_url).not.toBe(made.sandbox_url);

@@ -45,6 +45,11 @@ export class VirtualTime {
     return this.#liveness.get(pid) ?? "unknown";
   }
 
+  /** How many timers of this process are set. */
+  timersOf(world: VirtualWorld): number {
+    return [...this.#alarms].filter((alarm) => alarm.world === world).length;
+  }
+
   setAlarm(world: VirtualWorld, delayMs: number, fire: () => void): Timer {
     this.#order += 1;
     const alarm: Alarm = { at: this.#now + Math.max(0, delayMs), order: this.#order, world, fire };

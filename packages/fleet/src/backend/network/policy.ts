@@ -5,16 +5,19 @@
  * - A rule reaches public addresses only. A rule with `addresses` reaches exactly those: that is the only way to a
  *   private address, and the configuration shows it. Several rules for one host add up.
  * - A secret is bound to one host, by its exact name. Only the proxy knows its value; the sandbox never has it.
+ * - A registry may be read below its path, and nothing else. A rule of `allow` for the same host adds to that.
  */
 
 import { SandlotError } from "@sandlot/contract";
-import { type AddressRange, canBeException, parseRange } from "./addresses.ts";
+import type { AddressRange } from "./addresses.ts";
 import { type Host, parseHost, writtenHost } from "./host-name.ts";
+import { type CompiledRegistry, compileRegistry, namedRange, type RegistryAccess } from "./registry-rules.ts";
 
 export interface NetworkPolicy {
   readonly mode: "none" | "allowlist" | "open";
   readonly allow: readonly AllowRule[];
   readonly secrets: readonly BoundSecret[];
+  readonly registries?: RegistryAccess | undefined;
 }
 
 export interface AllowRule {
@@ -35,6 +38,8 @@ export interface BoundSecret {
   readonly value: string;
   /** Put before the value, such as `Bearer `. */
   readonly prefix?: string | undefined;
+  /** Makes the header `Basic`, with this name and the value as the password. */
+  readonly username?: string | undefined;
   /**
    * `https`: the proxy ends the sandbox's TLS for this host with a certificate of its own, adds the header, and speaks
    * TLS with full verification to the host. `http`: the value travels in the clear, and never over TLS.
@@ -55,12 +60,15 @@ export interface CompiledSecret extends BoundSecret {
   readonly hostName: string;
   readonly portSet: ReadonlySet<number>;
   readonly headerValue: string;
+  /** Texts that no response may show. */
+  readonly hidden: readonly string[];
 }
 
 export interface CompiledPolicy {
   readonly mode: NetworkPolicy["mode"];
   readonly rules: readonly CompiledRule[];
   readonly secrets: readonly CompiledSecret[];
+  readonly registries: readonly CompiledRegistry[];
 }
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
@@ -79,7 +87,8 @@ const HEADERS_NOT_FOR_SECRETS = new Set(
 export function compilePolicy(policy: NetworkPolicy): CompiledPolicy {
   const rules = policy.allow.map((rule, index) => compileRule(rule, `network.allow[${index}]`));
   const secrets = policy.secrets.map((secret, index) => compileSecret(secret, `network.secrets[${index}]`));
-  const compiled = { mode: policy.mode, rules, secrets };
+  const registries = (policy.registries?.rules ?? []).map((rule) => compileRegistry(rule, "network.registries"));
+  const compiled = { mode: policy.mode, rules, secrets, registries };
   for (const [index, secret] of secrets.entries()) checkUsable(compiled, secret, `network.secrets[${index}]`);
   return compiled;
 }
@@ -95,10 +104,15 @@ export function secretsFor(policy: CompiledPolicy, via: BoundSecret["via"], host
   );
 }
 
+/** The registries on this host and port, whatever their paths. */
+export function registriesAt(policy: CompiledPolicy, via: "https" | "http", host: Host, port: number) {
+  return policy.registries.filter((one) => one.via === via && one.host.text === host.text && one.port === port);
+}
+
 function compileRule(rule: AllowRule, path: string): CompiledRule {
   const ports = new Set(rule.ports);
   if (ports.size === 0) throw invalid(`${path}.ports`, "names no port");
-  const addresses = rule.addresses?.map((text, index) => exception(text, `${path}.addresses[${index}]`)) ?? null;
+  const addresses = rule.addresses?.map((text, index) => namedRange(text, `${path}.addresses[${index}]`)) ?? null;
   if (addresses?.length === 0) throw invalid(`${path}.addresses`, "is empty; leave it out to reach public addresses");
   const suffix = rule.host.startsWith("*.") ? rule.host.slice(1) : null;
   const host = ruleHost(suffix === null ? rule.host : suffix.slice(1));
@@ -118,17 +132,6 @@ function ruleHost(text: string): Host | null {
   return parseHost(text) ?? (text.includes(":") ? parseHost(`[${text}]`) : null);
 }
 
-function exception(text: string, path: string): AddressRange {
-  const range = parseRange(text);
-  if (range === null) throw invalid(path, `${JSON.stringify(text)} is neither an address nor a range like 10.1.2.0/24`);
-  if (!canBeException(range))
-    throw invalid(
-      path,
-      `${text} holds addresses that no sandbox may reach: the host's loopback, link-local, cloud metadata or multicast`,
-    );
-  return range;
-}
-
 function compileSecret(secret: BoundSecret, path: string): CompiledSecret {
   const host = parseHost(secret.host);
   if (host?.kind !== "name") throw invalid(`${path}.host`, "must be the exact name of one host");
@@ -136,13 +139,28 @@ function compileSecret(secret: BoundSecret, path: string): CompiledSecret {
   if (!HEADER_NAME.test(header) || HEADERS_NOT_FOR_SECRETS.has(header)) {
     throw invalid(`${path}.header`, `${JSON.stringify(secret.header)} cannot carry a secret`);
   }
-  const headerValue = `${secret.prefix ?? ""}${secret.value}`;
-  if (!HEADER_VALUE.test(headerValue)) throw invalid(`${path}.value`, "holds characters that no header may have");
+  if (!HEADER_VALUE.test(`${secret.prefix ?? ""}${secret.value}`))
+    throw invalid(`${path}.value`, "holds characters that no header may have");
+  const { headerValue, hidden } = secret.username === undefined ? plainHeader(secret) : basicHeader(secret, path);
   if (secret.value.length < VALUE_MIN_LENGTH || secret.value.length > VALUE_MAX_LENGTH) {
     throw invalid(`${path}.value`, `must have ${VALUE_MIN_LENGTH} to ${VALUE_MAX_LENGTH} characters`);
   }
   const portSet = new Set(secret.ports ?? [secret.via === "https" ? 443 : 80]);
-  return { ...secret, header, hostName: host.text, portSet, headerValue };
+  return { ...secret, header, hostName: host.text, portSet, headerValue, hidden };
+}
+
+function plainHeader({ prefix = "", value }: BoundSecret) {
+  return { headerValue: `${prefix}${value}`, hidden: [value] };
+}
+
+/** A response may show neither the password nor the form in which the header carries it. */
+function basicHeader({ username = "", prefix, value }: BoundSecret, path: string) {
+  if (prefix !== undefined) throw invalid(`${path}.prefix`, "cannot stand beside username, which makes it Basic");
+  if (!HEADER_VALUE.test(username) || username.includes(":")) {
+    throw invalid(`${path}.username`, "must not hold a colon or control characters");
+  }
+  const encoded = Buffer.from(`${username}:${value}`).toString("base64");
+  return { headerValue: `Basic ${encoded}`, hidden: [value, encoded] };
 }
 
 /**

@@ -33,6 +33,7 @@ import { BackendCalls } from "../../backend/backend-calls.ts";
 import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
+import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -99,6 +100,7 @@ class DockerBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
+  readonly checkpoints: DiskCheckpoints;
   readonly markers: Markers;
   readonly #world: World;
   readonly #others: OtherBackends;
@@ -129,6 +131,8 @@ class DockerBackend implements Backend {
     this.#engine = engine;
     this.#settings = settings;
     this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
+    const owner = ownsAccount ? null : account;
+    this.checkpoints = new DiskCheckpoints({ root: layout.root, account: owner, world });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
@@ -293,6 +297,7 @@ class DockerBackend implements Backend {
     await Promise.allSettled([this.#calls.settled(), this.#sweeping]);
     await this.#reaching.close();
     this.#egresses.close();
+    await this.checkpoints.close();
     this.workspaces.close();
     this.#engine.close();
     this.#accounts.close();

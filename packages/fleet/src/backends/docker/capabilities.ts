@@ -22,7 +22,7 @@ export function capabilitiesOf(
   { docker, speaksAio }: Pick<DockerSettings, "docker" | "speaksAio">,
 ): ReadonlySet<Capability> {
   const daemons: readonly Capability[] = speaksAio ? [] : ["sessions", "terminal", "watch", "preview"];
-  const capabilities = new Set<Capability>(["image", "runtime", "limits", "mounts", ...daemons]);
+  const capabilities = new Set<Capability>(["checkpoints", "image", "runtime", "limits", "mounts", ...daemons]);
   if (facts.canPause && !speaksAio) capabilities.add("pause");
   if (lateBinding) capabilities.add("late-binding");
   if (network) capabilities.add("network");

@@ -46,7 +46,7 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
   async prepare(name: ObjectName, record: EgressRecord, network: Network): Promise<PreparedEgress> {
     if (network.mode === "none") return NOTHING;
     await this.makeRoom(record.labels.blueprintHash, network);
-    const options = this.options(name, record, network);
+    const options = await this.options(name, record, network);
     prepareDirectory(options);
     const { environment, mounts } = sandboxNetwork(options.policy, places(options.directory).inside, "namespace");
     const bindings = mounts.map(({ hostPath: from, sandboxPath: to }) => ({ from, to, readOnly: true }));
@@ -59,7 +59,7 @@ export class Egresses extends HeldEgresses<EgressParts & { readonly engine: Engi
     const pid = (await this.parts.engine.inspect(containerId))?.State.Pid ?? 0;
     const init = pid === 0 ? null : identify(pid);
     if (init === null || init === undefined) throw createFailed("it ended before it had its way out");
-    const egress = await startEgress({ ...this.options(name, record, network), namespace: { pid } });
+    const egress = await startEgress({ ...(await this.options(name, record, network)), namespace: { pid } });
     this.hold(name, egress);
     egress.watch({ ...this.parts.world.identity, ...init });
   }

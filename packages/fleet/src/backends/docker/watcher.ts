@@ -12,6 +12,7 @@
 
 import type { FleetId, SandboxId } from "@sandlot/contract";
 import type { EngineEvent } from "../../backend/backend.ts";
+import { type EngineListener, EngineListeners } from "../../backend/engine-listeners.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Motion } from "./container-pauses.ts";
@@ -19,8 +20,6 @@ import { eventSchema } from "./engine/answers.ts";
 import type { Engine } from "./engine/engine.ts";
 import { jsonLines } from "./engine/json-lines.ts";
 import { fleetFilter, formatRef, type Labelled, parseLabels } from "./objects/labels.ts";
-
-type Listener = (event: EngineEvent) => void;
 
 /** Gets the pauses and unpauses of containers. */
 export interface MotionListener {
@@ -56,7 +55,7 @@ export class Watcher {
   readonly #fleetId: FleetId;
   readonly #world: World;
   readonly #parts: WatcherParts;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new EngineListeners({ begin: () => this.#begin(), end: () => this.#end() });
   readonly #told = new Set<string>();
   #subscription: AbortController | null = null;
   /** Seconds since 1970, by the engine's clock after its first event. */
@@ -69,18 +68,15 @@ export class Watcher {
     this.#parts = parts;
   }
 
-  add(listener: Listener): () => void {
-    // A function that is registered twice gets every event twice.
-    const own: Listener = (event) => listener(event);
-    this.#listeners.add(own);
-    if (this.#subscription === null) this.#begin();
-    return () => {
-      if (this.#listeners.delete(own) && this.#listeners.size === 0) this.stop();
-    };
+  add(listener: EngineListener): () => void {
+    return this.#listeners.add(listener);
   }
 
   stop(): void {
     this.#listeners.clear();
+  }
+
+  #end(): void {
     this.#told.clear();
     this.#subscription?.abort(new Error("there is no listener any more"));
     this.#subscription = null;
@@ -142,6 +138,6 @@ export class Watcher {
 
   /** Also for events from other sources. */
   tell(event: EngineEvent): void {
-    for (const listener of [...this.#listeners]) listener(event);
+    this.#listeners.tell(event);
   }
 }

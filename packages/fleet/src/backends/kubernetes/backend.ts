@@ -30,7 +30,6 @@ import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
-import { problemOf } from "../../observe/event-bus.ts";
 import { Attacher } from "../../sandboxd/attacher.ts";
 import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
@@ -39,6 +38,7 @@ import { type ApiClient, openApi } from "./api/client.ts";
 import { PortForwards } from "./api/port-forward.ts";
 import { explainStop } from "./explain.ts";
 import { claimFleet, type FleetClaim } from "./fleet-claim.ts";
+import { Housekeeping } from "./housekeeping.ts";
 import { LettingGoWorkspaces } from "./letting-go-workspaces.ts";
 import { PodLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
@@ -57,6 +57,8 @@ import type { Leftover, PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 export interface KubernetesBackendOptions {
   readonly settings: KubernetesSettings;
   readonly world: World;
+  /** Whether network and volume of the cluster are tried before the first sandbox. Default: yes. */
+  readonly tries?: boolean;
 }
 
 const NAME = "kubernetes";
@@ -65,12 +67,24 @@ const ANSWER_MS = 2_000;
 const LIMITS: ReadonlySet<keyof Blueprint["limits"]> = new Set(["memoryBytes", "cpuCount", "diskBytes"]);
 
 /** Rejects with `engine_unavailable` when the API server cannot be reached. */
-export async function openKubernetesBackend({ settings, world }: KubernetesBackendOptions): Promise<Backend> {
+export async function openKubernetesBackend({
+  settings,
+  world,
+  tries = true,
+}: KubernetesBackendOptions): Promise<Backend> {
+  const { networkPolicy, egress } = settings.kubernetes;
+  if (networkPolicy === "enforce" && egress.host === undefined)
+    throw new SandlotError("config_invalid", {
+      path: "kubernetes.egress.host",
+      problem:
+        "is missing, and sandboxes prove their network policy by it: install the egress proxies (the chart does), " +
+        "or set kubernetes.networkPolicy to external if something else isolates pods",
+    });
   const api = await openApi(settings.kubernetes, world);
   const ending = new AbortController();
   try {
     const claim = await claimFleet(api, world, settings, ending.signal);
-    return new KubernetesBackend(api, claim, settings, world, ending);
+    return new KubernetesBackend(api, claim, settings, world, ending, tries);
   } catch (error) {
     api.close();
     throw error;
@@ -99,7 +113,7 @@ class KubernetesBackend implements Backend {
   readonly #renewer: Renewer;
   readonly #podWorkspaces: PodWorkspaces | NoWorkspaces;
   readonly #calls = new BackendCalls();
-  readonly #sweeping: Promise<void>;
+  readonly #housekeeping: Housekeeping;
 
   constructor(
     api: ApiClient,
@@ -107,6 +121,7 @@ class KubernetesBackend implements Backend {
     settings: KubernetesSettings,
     world: World,
     ending: AbortController,
+    tries: boolean,
   ) {
     const { kubernetes, fleetId, orphanTimeoutMs } = settings;
     this.#api = api;
@@ -153,17 +168,20 @@ class KubernetesBackend implements Backend {
     };
     this.#renewer = new Renewer(world, renewed, credentials, orphanTimeoutMs);
     if (orphanTimeoutMs > 0) this.#renewer.start();
-    this.capabilities = capabilitiesOf(settings, this.#podWorkspaces);
-    this.#sweeping = this.#podWorkspaces
-      .sweep((leftover) => this.#isKnown(leftover))
-      .catch((error: unknown) => {
-        this.#watcher.tell({ type: "housekeeping-failed", task: "workspaces", problem: problemOf(error) });
-      });
+    const capabilities = capabilitiesOf(settings, this.#podWorkspaces);
+    this.capabilities = capabilities;
+    this.#housekeeping = new Housekeeping({
+      ...{ api, world, settings, keys, cache, secrets, forwards, tries, signal: ending.signal },
+      ...{ watcher: this.#watcher, remover: this.#remover, workspaces: this.#podWorkspaces },
+      onNoLateBinding: () => void capabilities.delete("late-binding"),
+      isKnown: (leftover) => this.#isKnown(leftover),
+    });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
     return this.#calls.create(signal, async (either) => {
       this.#check(spec);
+      await this.#housekeeping.beforeCreate(spec.marker === null, either);
       const created = await this.#maker.make(spec, either);
       const name = podName(spec.labels.sandboxId);
       this.#credentials.note(name, spec);
@@ -175,6 +193,7 @@ class KubernetesBackend implements Backend {
   attach(target: Target, signal: AbortSignal): Promise<Attachment> {
     return this.#calls.ask("attach", signal, async () => {
       const { name } = await this.#located(target, signal);
+      this.#housekeeping.attached(target.sandboxId);
       return this.#attacher.attach(name, target, signal);
     });
   }
@@ -241,10 +260,12 @@ class KubernetesBackend implements Backend {
     this.#calls.end();
     this.#watcher.stop();
     this.#renewer.stop();
+    this.#housekeeping.stop();
     await this.#calls.settled();
     await this.#attacher.close();
+    await this.#housekeeping.settled();
     await this.#podWorkspaces.close();
-    await this.#sweeping;
+    await this.#housekeeping.swept();
     this.#ending.abort(new SandlotError("fleet_closed", { operation: "asking the cluster" }));
     this.#api.close();
   }
@@ -349,6 +370,8 @@ class KubernetesBackend implements Backend {
         throw missing(`limits.${limit}`, "the blueprint");
     if (blueprint.network.mode !== "none" && !this.capabilities.has("network"))
       throw missing("network", "the blueprint's network");
+    if ((blueprint.network.registries ?? []).length > 0)
+      throw missing("network", "network.registries, which are read from the configuration of one machine");
     if (blueprint.network.mode === "open" && this.#settings.kubernetes.clusterRanges.length === 0)
       throw missing("network", "network.mode open, without kubernetes.clusterRanges");
   }
@@ -360,10 +383,7 @@ function forwardsThroughApi({ kubernetes }: KubernetesSettings, api: ApiClient):
   return !api.transport.access.isInside;
 }
 
-function capabilitiesOf(
-  { kubernetes }: KubernetesSettings,
-  workspaces: PodWorkspaces | NoWorkspaces,
-): ReadonlySet<Capability> {
+function capabilitiesOf({ kubernetes }: KubernetesSettings, workspaces: PodWorkspaces | NoWorkspaces): Set<Capability> {
   return new Set<Capability>([
     ...(["image", "runtime", "limits", "mounts", "sessions", "terminal", "watch", "preview"] as const),
     ...(workspaces.hasLateBinding ? (["late-binding"] as const) : []),

@@ -1,6 +1,7 @@
 /**
  * Checks what the kubernetes backend needs of its cluster: permissions, Pod Security, policies, volumes, the runtime
- * class and quotas. It reads only, and makes no pod.
+ * class, quotas and images. Where pods may be made, trial pods show what images, network and volume really do; they are
+ * removed, and nothing else is changed.
  */
 
 import { isSandlotError } from "@sandlot/contract";
@@ -11,8 +12,13 @@ import type { Kind } from "./api/api.ts";
 import { type ApiClient, openApi } from "./api/client.ts";
 import { ruleFor } from "./api/refusals.ts";
 import { POLICY_NAMES } from "./network/policies.ts";
+import { PodSecrets } from "./pod/pod-secret.ts";
 import type { KubernetesSettings } from "./settings.ts";
+import { imageFindings, networkFindings, volumeTrialFindings } from "./trial/trial-findings.ts";
+import { podWorkspaces } from "./workspaces/open-workspaces.ts";
 
+/** Images may have to be fetched. */
+const DEADLINE_MS = 300_000;
 /** Scheduling gates are stable since then. */
 const MINOR_MIN = 30;
 
@@ -36,7 +42,7 @@ const quotaSchema = z.looseObject({
 });
 
 export async function kubernetesFindings(settings: KubernetesSettings): Promise<readonly Finding[]> {
-  const signal = AbortSignal.timeout(60_000);
+  const signal = AbortSignal.timeout(DEADLINE_MS);
   let api: ApiClient;
   let version: string;
   try {
@@ -48,18 +54,49 @@ export async function kubernetesFindings(settings: KubernetesSettings): Promise<
     return [{ name: "cluster", status: "fail", detail: error.message, fix }];
   }
   try {
-    return [
-      versionFinding(version, api.server),
+    const policies = await policyFinding(api, settings, signal);
+    const seen = [
       ...(await permissionFindings(api, settings, signal)),
       ...(await namespaceFindings(api, signal)),
-      await policyFinding(api, settings, signal),
       ...(await runtimeFindings(api, settings, signal)),
       ...(await volumeFindings(api, settings, signal)),
+    ];
+    // Pods are made only where they can start, and can be removed again.
+    const mayTry = seen.every(({ status }) => status !== "fail");
+    return [
+      ...[versionFinding(version, api.server), ...seen, policies],
+      ...(mayTry ? await trialFindings(api, settings, policies.status === "ok", signal) : []),
       ...(await quotaFindings(api, signal)),
       ...limitsFindings(),
     ];
   } finally {
     api.close();
+  }
+}
+
+/** What pods show. */
+async function trialFindings(
+  api: ApiClient,
+  settings: KubernetesSettings,
+  triesNetwork: boolean,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const world = systemWorld();
+  const context = { api, settings, world };
+  const images = await imageFindings(context, signal);
+  if (images.some(({ status }) => status === "fail")) return images;
+  const network = triesNetwork ? await networkFindings(context, signal) : [];
+  const { workspaces } = settings.kubernetes;
+  if (workspaces.mode !== "claim" || workspaces.claim === undefined || workspaces.root === undefined)
+    return [...images, ...network];
+  const opened = podWorkspaces(api, settings, new PodSecrets(api, settings.fleetId, signal), {
+    ...{ world, signal },
+    onProblem: () => {},
+  });
+  try {
+    return [...images, ...network, ...(await volumeTrialFindings(opened, context, signal))];
+  } finally {
+    await opened.close();
   }
 }
 
@@ -177,6 +214,8 @@ async function policyFinding(
     const there = new Set(items.map(({ metadata }) => metadata.name));
     const missing = POLICY_NAMES.filter((one) => !there.has(one));
     if (missing.length === 0) return { name, status: "ok", detail: "present; every sandbox proves that they hold" };
+    if (await isAllowed(api, { resource: "networkpolicies", verb: "create" }, signal))
+      return { name, status: "warn", detail: `the first sandbox installs them: ${missing.join(", ")}` };
     return {
       name,
       status: "fail",

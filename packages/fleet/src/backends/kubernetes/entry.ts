@@ -32,5 +32,9 @@ export const KUBERNETES = {
     const { kubernetesFindings } = await import("./doctor.ts");
     return kubernetesFindings({ ...fleet, kubernetes: section });
   },
+  async letGo({ fleet, section, world, machinesAreOff }, signal) {
+    const { letGo } = await import("./let-go.ts");
+    return letGo({ ...fleet, kubernetes: section }, world, machinesAreOff, signal);
+  },
   owns: (ref: EngineRef) => REF_PATTERN.test(ref),
 } as const satisfies BackendEntry<CompletedKubernetes, KubernetesConfig>;

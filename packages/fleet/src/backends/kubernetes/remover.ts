@@ -17,6 +17,7 @@ import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
 import type { PodLiveness } from "./liveness.ts";
 import { CONFIRMED_DEAD, PROOF_FINALIZER, parseLabels, parseRef } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
+import { proofOf } from "./pod/proof.ts";
 import type { PodWorkspaces } from "./workspaces/pod-workspaces.ts";
 
 export interface RemoverParts {
@@ -79,14 +80,14 @@ export class Remover {
     if (secret !== null) await api.remove("secrets", name, { uid: secret.metadata.uid }, signal);
   }
 
-  /** Takes the finalizer off. The kubelet touches such pods, so only uid and entry are compared, not the version. */
+  /** Takes the finalizer off, when nothing of it runs any more. The kubelet touches such pods, so only uid and entry are compared, not the version. */
   async letGo(pod: Pod, signal: AbortSignal): Promise<void> {
     const { api } = this.#parts;
     const { name, uid } = pod.metadata;
     let now: Pod | null = pod;
     for (let attempt = 1; now !== null; attempt++) {
       const index: number = now.metadata.finalizers.indexOf(PROOF_FINALIZER);
-      if (index < 0) return;
+      if (index < 0) return this.#removeUnconfirmed(now, signal);
       const path = `/metadata/finalizers/${index}`;
       const steps: PatchStep[] = [
         { op: "test", path: "/metadata/uid", value: uid },
@@ -95,12 +96,20 @@ export class Remover {
       ];
       try {
         await api.patch("pods", name, steps, signal);
-        return;
+        return await this.#removeUnconfirmed(now, signal);
       } catch (error) {
         if (!(isRefusal(error, 422) || isRefusal(error, 409)) || attempt >= PATCH_ATTEMPTS) throw error;
         now = await this.#pod(name, uid, signal);
       }
     }
+  }
+
+  /** The cluster keeps a deleted pod until its kubelet answers. Without a machine none does. */
+  async #removeUnconfirmed(pod: Pod, signal: AbortSignal): Promise<void> {
+    const { name, uid } = pod.metadata;
+    const proof = proofOf(pod);
+    if (proof === null || proof === "confirmed")
+      await this.#parts.api.remove("pods", name, { uid, gracePeriodSeconds: 0 }, signal);
   }
 
   /** An administrator's word that nothing of the pod runs. */

@@ -13,6 +13,7 @@
 
 import type { DeathCause, FleetId } from "@sandlot/contract";
 import type { EngineEvent } from "../../backend/backend.ts";
+import { type EngineListener, EngineListeners } from "../../backend/engine-listeners.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Api, WatchEvent } from "./api/api.ts";
@@ -21,8 +22,6 @@ import { fleetSelector, formatRef, parseLabels } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
 import { proofOf } from "./pod/proof.ts";
 import type { PodCache } from "./pod-cache.ts";
-
-type Listener = (event: EngineEvent) => void;
 
 const SILENCE_MS = 75_000;
 const ROUND_MIN_SECONDS = 240;
@@ -38,10 +37,12 @@ export class Watcher {
   readonly #fleetId: FleetId;
   readonly #world: World;
   readonly #cache: PodCache;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new EngineListeners({ begin: () => this.#begin(), end: () => this.#end() });
   readonly #told = new Set<string>();
   /** Pods that this process has asked the cluster to end. */
   readonly #asked = new Set<string>();
+  /** Why this process ends a pod, where the cluster cannot know. */
+  readonly #causes = new Map<string, DeathCause>();
   #subscription: AbortController | null = null;
 
   constructor(api: Api, fleetId: FleetId, world: World, cache: PodCache) {
@@ -51,14 +52,8 @@ export class Watcher {
     this.#cache = cache;
   }
 
-  add(listener: Listener): () => void {
-    // A function that is registered twice gets every event twice.
-    const own: Listener = (event) => listener(event);
-    this.#listeners.add(own);
-    if (this.#subscription === null) this.#begin();
-    return () => {
-      if (this.#listeners.delete(own) && this.#listeners.size === 0) this.stop();
-    };
+  add(listener: EngineListener): () => void {
+    return this.#listeners.add(listener);
   }
 
   /** The end of this pod is wanted, so its cause is not a lack of memory. */
@@ -66,8 +61,16 @@ export class Watcher {
     remember(this.#asked, uid);
   }
 
+  /** The end of this pod is wanted for a reason that its last state does not show. */
+  because(uid: string, cause: DeathCause): void {
+    this.#causes.set(uid, cause);
+  }
+
   stop(): void {
     this.#listeners.clear();
+  }
+
+  #end(): void {
     this.#subscription?.abort(new Error("there is no listener any more"));
     this.#subscription = null;
     this.#cache.isCurrent = false;
@@ -75,7 +78,7 @@ export class Watcher {
 
   /** Also for events from other sources. */
   tell(event: EngineEvent): void {
-    for (const listener of [...this.#listeners]) listener(event);
+    this.#listeners.tell(event);
   }
 
   #begin(): void {
@@ -165,7 +168,8 @@ export class Watcher {
     if (this.#told.has(uid)) return;
     remember(this.#told, uid);
     const ref = formatRef({ namespace: this.#api.namespace, name, uid });
-    this.tell(diedOf(ref, sandboxId, cause));
+    this.tell(diedOf(ref, sandboxId, this.#causes.get(uid) ?? cause));
+    this.#causes.delete(uid);
   }
 }
 

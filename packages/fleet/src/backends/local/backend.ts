@@ -32,6 +32,7 @@ import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
+import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { homeEngineId } from "../../host/engine-id.ts";
 import { makeLayout, socketPath } from "../../host/layout.ts";
@@ -83,6 +84,7 @@ class LocalBackend implements Backend {
   readonly programFolders = ["/usr/local/bin", "/usr/bin", "/bin"];
   readonly capabilities: ReadonlySet<Capability>;
   readonly workspaces: DiskWorkspaces;
+  readonly checkpoints: DiskCheckpoints;
   readonly markers: Markers;
   readonly #world: World;
   readonly #objects: ObjectStore;
@@ -121,6 +123,7 @@ class LocalBackend implements Backend {
     this.#quotas = quotas;
     const isUnsafe = settings.local.isolation === "unsafe-process";
     this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
+    this.checkpoints = new DiskCheckpoints({ root: layout.root, account, world, isPassable: isUnsafe });
     this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
@@ -247,6 +250,7 @@ class LocalBackend implements Backend {
     await Promise.allSettled([this.#settleRemains()]);
     this.#guards.close();
     this.#egresses.close();
+    await this.checkpoints.close();
     this.workspaces.close();
     this.#limits.close();
     this.#mapping.close();
@@ -342,13 +346,14 @@ class LocalBackend implements Backend {
     if (blueprint.runtime !== undefined) throw missing("runtime", "the blueprint's runtime");
     if (!capabilities.has("limits") && Object.values(blueprint.limits).some((limit) => limit !== undefined))
       throw missing("limits", "the blueprint's limits");
-    if (!capabilities.has("network") && blueprint.network.mode !== "open" && blueprint.network.allow.length > 0)
+    const { mode, allow, registries = [] } = blueprint.network;
+    if (!capabilities.has("network") && (registries.length > 0 || (mode !== "open" && allow.length > 0)))
       throw missing("network", "the blueprint's network");
   }
 }
 
 function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: boolean): ReadonlySet<Capability> {
-  const always: Capability[] = ["mounts", "sessions", "terminal", "watch", "preview"];
+  const always: Capability[] = ["checkpoints", "mounts", "sessions", "terminal", "watch", "preview"];
   // Without namespaces nothing enforces a network policy or a slot.
   if (isUnsafe) return new Set(always);
   const some: Capability[] = [

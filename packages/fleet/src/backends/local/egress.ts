@@ -13,7 +13,7 @@ export class Egresses extends HeldEgresses<EgressParts> {
   async start(name: ObjectName, record: EgressRecord, network: Network): Promise<Egress | null> {
     if (network.mode === "none") return null;
     await this.makeRoom(record.labels.blueprintHash, network);
-    const egress = await startEgress(this.options(name, record, network));
+    const egress = await startEgress(await this.options(name, record, network));
     this.hold(name, egress);
     return egress;
   }
@@ -29,7 +29,7 @@ export class Egresses extends HeldEgresses<EgressParts> {
     if (process === null || network === null) return;
     // An ordinary user has rights over the network namespace only from the user namespace of the process outside.
     const { pid } = this.parts.account === null ? (process.monitor ?? process.init) : process.init;
-    const egress = await startEgress({ ...this.options(name, record, network), namespace: { pid } });
+    const egress = await startEgress({ ...(await this.options(name, record, network)), namespace: { pid } });
     this.hold(name, egress);
     egress.watch({ ...this.parts.world.identity, ...process.init });
   }

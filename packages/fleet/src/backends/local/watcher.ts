@@ -9,14 +9,13 @@
 
 import { type FSWatcher, watch } from "node:fs";
 import type { EngineEvent } from "../../backend/backend.ts";
+import { type EngineListener, EngineListeners } from "../../backend/engine-listeners.ts";
 import { type Layout, type ObjectName, pulsePath } from "../../host/layout.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { listenToPulse } from "./engine/pulse.ts";
 import type { ObjectLiveness } from "./objects/object-liveness.ts";
 import type { LocalObject, ObjectStore } from "./objects/object-store.ts";
-
-type Listener = (event: EngineEvent) => void;
 
 /** A pulse stops a moment before the last process of its sandbox is gone. */
 const LOOK_MS = 2;
@@ -27,7 +26,7 @@ export class Watcher {
   readonly #objects: ObjectStore;
   readonly #liveness: ObjectLiveness;
   readonly #world: World;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new EngineListeners({ begin: () => this.#begin(), end: () => this.#end() });
   /** For each object, the function that stops listening. */
   readonly #pulses = new Map<ObjectName, () => void>();
   readonly #dead = new Set<ObjectName>();
@@ -40,18 +39,15 @@ export class Watcher {
     this.#world = world;
   }
 
-  add(listener: Listener): () => void {
-    // A function that is registered twice gets every event twice.
-    const own: Listener = (event) => listener(event);
-    this.#listeners.add(own);
-    if (this.#listeners.size === 1) this.#begin();
-    return () => {
-      if (this.#listeners.delete(own) && this.#listeners.size === 0) this.stop();
-    };
+  add(listener: EngineListener): () => void {
+    return this.#listeners.add(listener);
   }
 
   stop(): void {
     this.#listeners.clear();
+  }
+
+  #end(): void {
     this.#directory?.close();
     this.#directory = null;
     for (const stop of this.#pulses.values()) stop();
@@ -134,6 +130,6 @@ export class Watcher {
 
   /** Also for events from other sources. */
   tell(event: EngineEvent): void {
-    for (const listener of [...this.#listeners]) listener(event);
+    this.#listeners.tell(event);
   }
 }

@@ -24,10 +24,12 @@ import type {
   Workspaces,
 } from "../../backend/backend.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
+import type { Checkpoints } from "../../backend/checkpoints.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { abortable } from "../../world/waiting.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { MemoryAttachment } from "./attachment.ts";
+import { memoryCheckpoints } from "./checkpoints/memory-checkpoints.ts";
 import type { EngineApi, WorkspaceStep } from "./engine-api.ts";
 
 export interface MemoryBackendOptions {
@@ -47,9 +49,10 @@ class MemoryBackend implements Backend {
   /** An engine and its name live in one process. */
   readonly engineId: string;
   readonly programFolders = [];
-  readonly capabilities: ReadonlySet<Capability> = new Set(["late-binding"]);
+  readonly capabilities: ReadonlySet<Capability> = new Set(["late-binding", "checkpoints"]);
   readonly workspaces: Workspaces;
   readonly markers: Markers;
+  readonly checkpoints: Checkpoints;
   readonly #engine: EngineApi;
   readonly #fleetId: FleetId;
   readonly #world: World;
@@ -64,6 +67,7 @@ class MemoryBackend implements Backend {
     this.engineId = engineIdOf(engine, world);
     this.workspaces = workspacesOf(engine, fleetId);
     this.markers = markersOf(engine, fleetId);
+    this.checkpoints = memoryCheckpoints(engine, fleetId);
   }
 
   async create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {

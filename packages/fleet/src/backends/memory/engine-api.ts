@@ -27,6 +27,7 @@ import type {
 } from "../../backend/backend.ts";
 import type { Marker } from "../../backend/labels.ts";
 import type { Liveness } from "../../world/world.ts";
+import type { EngineCheckpoints } from "./checkpoints/engine-checkpoints.ts";
 import type { FollowOffsets } from "./exec/exec.ts";
 import type { ExecRequest } from "./exec/exec-table.ts";
 
@@ -68,6 +69,11 @@ export interface EngineApi {
   ): Promise<FileAnswer<Name>>;
 
   workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight>;
+  checkpoint<Step extends CheckpointStep>(
+    fleet: FleetId,
+    step: Step,
+    args: CheckpointArgs<Step>,
+  ): Promise<ReturnType<EngineCheckpoints[Step]>>;
   /** Every thread that has a workspace. */
   workspaceOwners(fleet: FleetId): Promise<readonly Pick<WorkspaceSpot, "user" | "thread">[]>;
   latestGeneration(fleet: FleetId): Promise<number>;
@@ -82,6 +88,10 @@ export interface EngineApi {
 /** The calls that streams are built from: `download` reads pieces, `upload` writes the whole. */
 export type FileCall = Exclude<keyof SandboxFiles, "download" | "upload" | "watch">;
 export type FileAnswer<Name extends FileCall> = Awaited<ReturnType<SandboxFiles[Name]>>;
+
+export type CheckpointStep = Exclude<keyof EngineCheckpoints, "purge">;
+export type CheckpointArgs<Step extends CheckpointStep> =
+  Parameters<EngineCheckpoints[Step]> extends [FleetId, ...infer Rest] ? Rest : never;
 
 /** Each returns the state afterwards; `look` changes nothing. */
 export type WorkspaceStep = "look" | "moveIn" | "makeIn" | "moveHome" | "quarantine" | "purge" | "emptyHome";

@@ -185,6 +185,37 @@ export class EngineWorkspaces {
     withHome(workspace, this.#now());
   }
 
+  /** The workspace where it is: at home, or in a slot. */
+  present(fleet: FleetId, owner: Pick<WorkspaceSpot, "user" | "thread">): DirectoryNode | undefined {
+    const key = workspaceKey(fleet, owner);
+    const slot = [...this.#slots.values()].find(({ tenant }) => tenant === key);
+    const node = this.#homes.get(key) ?? slot?.directory.entries.get(USER_DATA);
+    return node?.kind === "directory" ? node : undefined;
+  }
+
+  /** Refuses a stale generation. */
+  checkFence(fleet: FleetId, spot: WorkspaceSpot): void {
+    this.#checkFence(workspaceKey(fleet, spot), spot);
+  }
+
+  /** The workspace at home, for a change under this spot's generation. A thread without one gets an empty one. */
+  home(fleet: FleetId, spot: WorkspaceSpot): DirectoryNode {
+    const key = workspaceKey(fleet, spot);
+    this.#checkFence(key, spot);
+    const present = this.present(fleet, spot);
+    if (present !== undefined && !this.#homes.has(key))
+      throw new SandlotError("file_not_found", { path: homePath(spot) });
+    const home = present ?? makeWorkspace(this.#now());
+    this.#homes.set(key, home);
+    this.#stamps.set(key, useOf(spot));
+    return home;
+  }
+
+  /** A workspace that was built aside. Only for a thread without one. */
+  putHome(fleet: FleetId, owner: Pick<WorkspaceSpot, "user" | "thread">, workspace: DirectoryNode): void {
+    this.#homes.set(workspaceKey(fleet, owner), workspace);
+  }
+
   writeMarker(fleet: FleetId, marker: Marker): void {
     const key = markerKey(fleet, marker.sandboxId);
     const markers = this.#markers.get(key) ?? new Map<Generation, Marker>();

@@ -37,7 +37,17 @@ import { homePathOf } from "../../backend/blueprint.ts";
 import type { Marker } from "../../backend/labels.ts";
 import { systemWorld } from "../../world/system-world.ts";
 import type { Liveness, ProcessIdentity, World } from "../../world/world.ts";
-import type { EngineApi, EngineNotice, ExecRequest, FileAnswer, FileCall, WorkspaceStep } from "./engine-api.ts";
+import { EngineCheckpoints } from "./checkpoints/engine-checkpoints.ts";
+import type {
+  CheckpointArgs,
+  CheckpointStep,
+  EngineApi,
+  EngineNotice,
+  ExecRequest,
+  FileAnswer,
+  FileCall,
+  WorkspaceStep,
+} from "./engine-api.ts";
 import { EngineWorkspaces, type Leftovers } from "./engine-workspaces.ts";
 import type { FollowOffsets } from "./exec/exec.ts";
 import type { DirectoryNode } from "./files/node.ts";
@@ -60,11 +70,17 @@ export class MemoryEngine implements EngineApi {
   readonly #removed = new Set<EngineRef>();
   readonly #workspaces: EngineWorkspaces;
   readonly #listeners = new Set<(event: EngineNotice) => void>();
+  readonly #checkpoints: EngineCheckpoints;
   #suspended = 0;
 
   constructor({ world }: MemoryEngineOptions) {
     this.#world = world;
     this.#workspaces = new EngineWorkspaces(() => world.wallMs());
+    this.#checkpoints = new EngineCheckpoints(
+      this.#workspaces,
+      () => world.wallMs(),
+      () => world.randomHex(8),
+    );
   }
 
   /** The engine of a home in this process: a second open of the same home finds its sandboxes. */
@@ -170,8 +186,18 @@ export class MemoryEngine implements EngineApi {
 
   async workspace(fleet: FleetId, step: WorkspaceStep, spot: WorkspaceSpot): Promise<WorkspaceSight> {
     if (step !== "look") this.#workspaces[step](fleet, spot);
+    if (step === "purge") this.#checkpoints.purge(fleet, spot);
     this.#tidy(fleet, spot.sandboxId);
     return this.#workspaces.look(fleet, spot);
+  }
+
+  async checkpoint<Step extends CheckpointStep>(
+    fleet: FleetId,
+    step: Step,
+    args: CheckpointArgs<Step>,
+  ): Promise<ReturnType<EngineCheckpoints[Step]>> {
+    const run = this.#checkpoints[step] as (...all: unknown[]) => ReturnType<EngineCheckpoints[Step]>;
+    return run.call(this.#checkpoints, fleet, ...args);
   }
 
   async workspaceOwners(fleet: FleetId) {

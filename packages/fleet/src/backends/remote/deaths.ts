@@ -9,7 +9,8 @@
  */
 
 import type { EngineRef, SandboxId } from "@sandlot/contract";
-import type { EngineEvent, EngineObject } from "../../backend/backend.ts";
+import type { EngineObject } from "../../backend/backend.ts";
+import { type EngineListener, EngineListeners } from "../../backend/engine-listeners.ts";
 import type { Liveness, Timer, World } from "../../world/world.ts";
 
 /** Between two reads of the list. Shorter finds a death sooner and asks the provisioner more often. */
@@ -28,11 +29,9 @@ export interface DeathParts {
   readonly probe: (ref: EngineRef) => Promise<Liveness>;
 }
 
-type Listener = (event: EngineEvent) => void;
-
 export class Deaths {
   readonly #parts: DeathParts;
-  readonly #listeners = new Set<Listener>();
+  readonly #listeners = new EngineListeners();
   #told = new Set<EngineRef>();
   #timer: Timer | null = null;
   #closed = false;
@@ -42,11 +41,8 @@ export class Deaths {
     this.#schedule();
   }
 
-  listen(listener: Listener): () => void {
-    // A listener may come twice.
-    const own: Listener = (event) => listener(event);
-    this.#listeners.add(own);
-    return () => void this.#listeners.delete(own);
+  listen(listener: EngineListener): () => void {
+    return this.#listeners.add(listener);
   }
 
   close(): void {
@@ -79,7 +75,7 @@ export class Deaths {
       if (living.has(ref) || this.#told.has(ref)) continue;
       if ((await this.#parts.probe(ref)) !== "dead" || !(await this.#isKnown(ref)) || this.#closed) continue;
       this.#told.add(ref);
-      for (const listener of this.#listeners) listener({ type: "died", ref, sandboxId });
+      this.#listeners.tell({ type: "died", ref, sandboxId });
     }
   }
 

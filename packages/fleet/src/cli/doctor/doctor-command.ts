@@ -12,6 +12,7 @@ import type { Environment } from "../../config/variables.ts";
 import { blueprintText, unlimitedText } from "../blueprint-text.ts";
 import { loadSettings } from "../load-settings.ts";
 import { withProgress } from "../progress.ts";
+import { registryFindings } from "../registry-lines.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES, printJson, type Terminal } from "../terminal.ts";
 import { hostFindings } from "./host-findings.ts";
@@ -57,8 +58,9 @@ export async function findingsOf(
   // A fleet is loaded only for a backend that tries one.
   const trial: Trial = async (use) => (await import("./trial.ts")).trialOf(settings, registry)(use);
   const backend = await entry.doctor({ fleet: settings, section, environment, trial });
+  const registries = await registryFindings(settings.blueprints, environment);
   const experimental = entry.experimental(section).map(experimentalFinding);
-  return [...hostFindings(settings.home, store), ...blueprints, ...backend, ...experimental];
+  return [...hostFindings(settings.home, store), ...blueprints, ...registries, ...backend, ...experimental];
 }
 
 function experimentalFinding(sentence: string): Finding {

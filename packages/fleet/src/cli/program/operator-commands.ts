@@ -1,8 +1,9 @@
-/** The commands for operators: `ps`, `explain`, `events`, `audit`, `bench` and `doctor`. */
+/** The commands for operators: what there is, why, and what to do about it. */
 
 import type { Command } from "commander";
 import type { BenchCommandOptions } from "../bench-command.ts";
-import type { ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
+import type { ConfirmDeadOptions, ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
+import type { LetGoOptions } from "../let-go-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
 import { type CommandContext, examples, targeted, threaded, wholeNumber } from "./command-context.ts";
@@ -28,6 +29,16 @@ export function addOperatorCommands(program: Command, { terminal, signal, json, 
     .action(async (sandbox: string | undefined, options: Omit<ExplainCommandOptions, "json">) => {
       const { explainCommand } = await import("../fleet-commands.ts");
       await explainCommand(terminal, sandbox, { ...options, json });
+    });
+  targeted(program.command("confirm-dead"))
+    .description("say that nothing of a sandbox runs any more: its node is lost, and the machine is off")
+    .argument("<sandbox>", "its id, or the beginning of it")
+    .option("--machine-is-off", "you know that the machine is off; without it nothing is done")
+    .addHelpText("after", examples("sandlot explain 3f2a91", "sandlot confirm-dead 3f2a91 --machine-is-off"))
+    .action(async (sandbox: string, options: Omit<ConfirmDeadOptions, "json">) => {
+      const { confirmDeadCommand } = await import("../fleet-commands.ts");
+      const isDone = await confirmDeadCommand(terminal, sandbox, { ...options, json }, signal);
+      ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
   targeted(program.command("events"))
     .description("what happens to sandboxes, as it happens, until interrupted")
@@ -65,5 +76,22 @@ export function addOperatorCommands(program: Command, { terminal, signal, json, 
     .action(async (options: TargetOptions) => {
       const { doctorCommand } = await import("../doctor/doctor-command.ts");
       ending.exitCode = await doctorCommand(terminal, { ...options, json });
+    });
+  const kubernetes = program.command("kubernetes").description("a fleet whose sandboxes are pods");
+  kubernetes
+    .command("let-go")
+    .description(
+      "end every sandbox of a fleet without gateways and take the finalizers off, so that its namespace can go",
+    )
+    .option("-c, --config <file>", "the configuration file of the fleet")
+    .option(
+      "--machines-are-off",
+      "also of pods whose end no kubelet has confirmed: you know that their machines are off",
+    )
+    .addHelpText("after", examples("sandlot kubernetes let-go -c sandlot.yaml"))
+    .action(async (options: Omit<LetGoOptions, "json">) => {
+      const { letGoCommand } = await import("../let-go-command.ts");
+      const isDone = await letGoCommand(terminal, { ...options, json }, signal);
+      ending.exitCode = isDone ? EXIT_CODES.ok : EXIT_CODES.failed;
     });
 }

@@ -150,6 +150,11 @@ const USER_EVENTS: ReadonlySet<FleetEvent["type"]> = new Set([
   "lease-acquired",
   "lease-released",
   "lease-lost",
+  "checkpoint-taken",
+  "checkpoint-failed",
+  "checkpoint-progress",
+  "workspace-restored",
+  "workspace-restore-refused",
   "egress-refused",
   "limit-hit",
 ]);

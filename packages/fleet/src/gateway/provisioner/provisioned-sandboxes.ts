@@ -3,11 +3,13 @@
  * `$SANDLOT_HOME/provisioned`, or entries of a store that several hosts share, so that every gateway knows them and a
  * restart loses none.
  *
- *   /aio/p{name}{secret}/v1/…    both hex (48); the name follows from owner and id, the secret from name and nonce
+ *   /aio/p{name}{secret}/v1/…    both hex (48); the name follows from owner and id; the secret is the id of the key that
+ *                                asked (12) and a code (36) that follows from name, nonce and that id
  *
  * Invariants
  * - The secret is not stored. It is derived with the gateways' own secret from a nonce of the record, so every gateway
  *   answers with the same URL, and a record that is made again under its id has another one.
+ * - A URL has the rights of the key that it was shown to. Another key of the same user is shown another URL.
  * - A record names one sandbox of the fleet. Its URL leads to that sandbox and to no later one of the thread.
  * - Ids are the owner's own: a user's, for all keys of that user, or those of one platform's or operator's key.
  * - What a request sent becomes part of a name only through a hash.
@@ -37,6 +39,7 @@ import type { PreviewLinks } from "../previews/links.ts";
 const RECORDS_MAX = ENTRIES_MAX / 4;
 const NAME_PATTERN = /^[0-9a-f]{48}$/;
 const NONCE_BYTES = 16;
+const KEY_ID_LENGTH = 12;
 
 const storedSchema = z.strictObject({
   ...{ id: z.string(), owner: z.string(), keyId: z.string(), user: z.string(), thread: z.string() },
@@ -52,7 +55,7 @@ export interface ProvisionedSandbox {
   /** The client's. */
   readonly id: string;
   readonly owner: string;
-  /** The key that made it, whose rights its URL has. */
+  /** The key that made it. */
   readonly keyId: string;
   readonly user: UserId;
   readonly thread: ThreadId;
@@ -121,17 +124,18 @@ export class ProvisionedSandboxes {
     if ((await this.#read(name))?.nonce === nonce) await this.#texts.remove(name);
   }
 
-  /** The path of its URL. */
-  pathOf(record: Pick<ProvisionedSandbox, "name" | "nonce">): string {
-    return `/aio/p${record.name}${this.#secretOf(record)}`;
+  /** The path of the URL that a key is shown. */
+  pathOf(record: Pick<ProvisionedSandbox, "name" | "nonce">, keyId: string): string {
+    return `/aio/p${record.name}${this.#secretOf(record, keyId)}`;
   }
 
   /** What a URL gives access to; `null` when it is not the URL of a record. */
   async claimsOf(name: string, secret: string): Promise<LinkClaims | null> {
     const record = await this.#read(name);
     if (record === null) return null;
-    if (!timingSafeEqual(Buffer.from(secret), Buffer.from(this.#secretOf(record)))) return null;
-    const { user, thread, keyId } = record;
+    const keyId = secret.slice(0, KEY_ID_LENGTH);
+    if (!timingSafeEqual(Buffer.from(secret), Buffer.from(this.#secretOf(record, keyId)))) return null;
+    const { user, thread } = record;
     return { user, thread, keyId, expiresAt: Number.POSITIVE_INFINITY, provisioned: record };
   }
 
@@ -139,8 +143,9 @@ export class ProvisionedSandboxes {
     return this.#links.derived(`provisioned\n${owner}\n${id}`);
   }
 
-  #secretOf({ name, nonce }: Pick<ProvisionedSandbox, "name" | "nonce">): string {
-    return this.#links.derived(`provisioned-url\n${name}\n${nonce}`);
+  #secretOf({ name, nonce }: Pick<ProvisionedSandbox, "name" | "nonce">, keyId: string): string {
+    const code = this.#links.derived(`provisioned-url\n${name}\n${nonce}\n${keyId}`);
+    return `${keyId}${code.slice(KEY_ID_LENGTH)}`;
   }
 
   async #read(name: string): Promise<ProvisionedSandbox | null> {

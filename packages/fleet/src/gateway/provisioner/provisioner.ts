@@ -24,7 +24,6 @@ import {
   SandlotError,
   type UserId,
 } from "@sandlot/contract";
-import type { FastifyBaseLogger } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import type { Fleet, Lease } from "../../fleet.ts";
 import { problemOf } from "../../observe/event-bus.ts";
@@ -41,14 +40,13 @@ import { type ProvisionedLeases, PURPOSE } from "./provisioned-leases.ts";
 import type { ProvisionedSandbox, ProvisionedSandboxes } from "./provisioned-sandboxes.ts";
 
 export interface ProvisionerParts {
-  readonly fleet: Pick<Fleet, "find" | "list">;
+  readonly fleet: Pick<Fleet, "find" | "list" | "events">;
   readonly threads: Pick<ThreadUse, "acquireAs" | "destroy">;
   readonly keys: Pick<ApiKeys, "find">;
   readonly aioLinks: Pick<AioLinks, "endUses">;
   readonly records: ProvisionedSandboxes;
   readonly leases: ProvisionedLeases;
   readonly world: World;
-  readonly logger: FastifyBaseLogger;
   readonly settings: { readonly blueprint: string; readonly hostBasePath?: string | undefined };
 }
 
@@ -247,30 +245,35 @@ export class Provisioner {
 
   /**
    * Removes some records of ended sandboxes; files of a thread that an id owns go with it. What cannot be removed now, as
-   * the store recovers or the thread is in use again, stays for a later sweep: the next ones begin with others.
+   * the engine's records recover or the thread is in use again, stays for a later sweep, and an event says so. One such
+   * record keeps none of the others: the next sweeps begin with others, too.
    */
   async #sweep(signal: AbortSignal): Promise<void> {
-    const { records, world, threads, logger } = this.#parts;
+    const { records, world, fleet, keys } = this.#parts;
     const old = (await records.all()).filter(({ createdAt }) => createdAt < world.wallMs() - SWEEP_AFTER_MS);
-    const unlessRefused = async (step: () => Promise<void>) => {
+    if (old.length === 0) return;
+    const present = new Map<string, SandboxSummary>((await fleet.list()).map((one) => [one.sandboxId, one]));
+    const isLiving = await Promise.all(
+      old.map(async (one) => isOf(one, present.get(one.sandboxId) ?? null) && (await keys.find(one.keyId)) !== null),
+    );
+    const others = old.filter((_, index) => isLiving[index] === false);
+    const first = this.#sweeps++ % Math.max(1, Math.ceil(others.length / SWEEP_MAX));
+    for (const record of others.slice(first * SWEEP_MAX, (first + 1) * SWEEP_MAX)) {
       try {
-        await step();
+        await this.#sweepOne(record, signal);
       } catch (error) {
         if (!isSandlotError(error)) throw error;
-        logger.info({ problem: problemOf(error) }, "records of provisioned sandboxes stay for a later sweep");
+        fleet.events.report("provisioned records", `${record.user}/${record.thread} stays: ${problemOf(error)}`);
       }
-    };
-    await unlessRefused(async () => {
-      const living = new Set((await this.#allLiving(old)).map(({ record }) => record));
-      const ended = old.filter((record) => !living.has(record));
-      const first = this.#sweeps++ % Math.max(1, Math.ceil(ended.length / SWEEP_MAX));
-      for (const record of ended.slice(first * SWEEP_MAX, (first + 1) * SWEEP_MAX))
-        await unlessRefused(async () => {
-          const { user, thread, ownsThread } = record;
-          if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
-          await records.remove(record);
-        });
-    });
+    }
+  }
+
+  async #sweepOne(record: ProvisionedSandbox, signal: AbortSignal): Promise<void> {
+    const { records, threads } = this.#parts;
+    if ((await this.#living(record)) !== null) return;
+    const { user, thread, ownsThread } = record;
+    if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
+    await records.remove(record);
   }
 }
 

@@ -5,6 +5,7 @@ import type { GatewayApp, GatewayContext } from "../context.ts";
 import { dashboardRoutes } from "../dashboard/routes.ts";
 import { aioRoutes } from "./aio.ts";
 import { artifactRoutes } from "./artifacts.ts";
+import { checkpointRoutes } from "./checkpoints.ts";
 import { docsRoutes } from "./docs.ts";
 import { eventRoutes } from "./events.ts";
 import { execRoutes } from "./exec.ts";
@@ -32,6 +33,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   insideRoutes(app, context);
   fileRoutes(app, context);
   threadRoutes(app, context);
+  checkpointRoutes(app, context);
   sandboxRoutes(app, context);
   eventRoutes(app, context);
   keyRoutes(app, context);

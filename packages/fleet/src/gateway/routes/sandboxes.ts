@@ -21,7 +21,7 @@ import type { Explanation } from "../../fleet.ts";
 import { livingSandboxes } from "../../inspect/living.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { isVisibleTo } from "../events/event-log.ts";
-import { ownerOf } from "../guards/caller.ts";
+import { keyIdOf, ownerOf } from "../guards/caller.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import { goneSignal } from "../thread-use.ts";
 import { OPERATOR_ERRORS } from "./answers.ts";
@@ -70,6 +70,23 @@ export function sandboxRoutes(app: GatewayApp, { fleet, threads, world }: Gatewa
     async (request) => {
       const user = ownerOf(request);
       return explanationFor(user, await fleet.explain(request.params.id, user === null ? {} : { user }));
+    },
+  );
+
+  app.post(
+    "/v1/sandboxes/:id/confirm-dead",
+    {
+      config: { access: "operator" },
+      schema: {
+        summary: "Say that nothing of a sandbox runs any more, where its engine cannot tell; its machine must be off",
+        tags: ["operators"],
+        params: sandboxParamsSchema,
+        response: { 204: z.null(), ...OPERATOR_ERRORS },
+      },
+    },
+    async (request, reply) => {
+      await fleet.confirmDead(request.params.id, `key ${keyIdOf(request)}`, { signal: goneSignal(reply) });
+      return reply.code(204).send(null);
     },
   );
 

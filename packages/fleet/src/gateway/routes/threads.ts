@@ -8,6 +8,7 @@ import {
   branchRequestSchema,
   destroyReplySchema,
   explanationSchema,
+  isSandlotError,
   parseThreadId,
   SandlotError,
   type ThreadSummary,
@@ -22,7 +23,7 @@ import { livingThreads } from "../../inspect/living.ts";
 import { branchThroughSandboxes } from "../branch.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { ownerOf } from "../guards/caller.ts";
-import { goneSignal, threadOf } from "../thread-use.ts";
+import { goneSignal, type ThreadKey, threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 import { explanationFor, plain } from "./sandboxes.ts";
 
@@ -159,15 +160,23 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       const to = { ...from, thread: parseThreadId(request.body.to) };
       if (to.thread === from.thread) throw new SandlotError("thread_exists", { thread: to.thread });
       if ((await threads.find(to)) !== null) throw new SandlotError("thread_exists", { thread: to.thread });
-      const branch = workspaces.host?.branch?.bind(workspaces.host);
-      const outcome =
-        branch === undefined
-          ? await branchThroughSandboxes(threads, from, to, goneSignal(reply))
-          : await branch(from, to);
+      const outcome = await branched(request.body.checkpoint, from, to, goneSignal(reply));
       const { fileCount, sizeBytes, skipped } = outcome;
       return reply.code(201).send({ thread: to.thread, fileCount, sizeBytes, skipped: [...skipped] });
     },
   );
+
+  /** A fork, where the backend has checkpoints; otherwise a copy without links. */
+  async function branched(checkpoint: string | undefined, from: ThreadKey, to: ThreadKey, signal: AbortSignal) {
+    try {
+      const what = { signal, ...(checkpoint !== undefined && { checkpoint }) };
+      return await fleet.checkpoints.fork(from, to.thread, what);
+    } catch (error) {
+      if (checkpoint !== undefined || !isSandlotError(error, "capability_missing")) throw error;
+    }
+    const branch = workspaces.host?.branch?.bind(workspaces.host);
+    return branch === undefined ? branchThroughSandboxes(threads, from, to, signal) : branch(from, to);
+  }
 }
 
 /** Sorted like the list: no name of a user or a thread contains the slash. */

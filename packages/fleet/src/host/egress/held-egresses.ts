@@ -15,6 +15,7 @@ import type { World } from "../../world/world.ts";
 import { type Account, egressAccountOf } from "../accounts/index.ts";
 import { egressPath, type Layout, type ObjectName } from "../layout.ts";
 import { type Egress, networkProblem, type Refusal, stopEgress } from "./index.ts";
+import { type ResolvedRegistries, resolveRegistries } from "./registries/resolve.ts";
 
 export type Network = Blueprint["network"];
 
@@ -36,10 +37,13 @@ export interface EgressRecord {
   readonly account: Account | null;
 }
 
+const UNANSWERED_MS = 60_000;
+
 export abstract class HeldEgresses<Parts extends EgressParts> {
   protected readonly parts: Parts;
   readonly #held = new Map<ObjectName, Egress>();
   readonly #made = new Map<BlueprintHash, Network>();
+  readonly #registries = new Map<string, { readonly resolved: Promise<ResolvedRegistries | null>; untilMs: number }>();
   readonly #problems = new Map<Network["mode"], Promise<string | null>>();
 
   constructor(parts: Parts) {
@@ -100,14 +104,36 @@ export abstract class HeldEgresses<Parts extends EgressParts> {
     return network?.mode === "none" ? null : network;
   }
 
-  protected options(name: ObjectName, { labels, account: own }: EgressRecord, network: Network) {
+  /** An index that has not answered is asked again soon; the others stay as they are, and so do running proxies. */
+  async #registriesOf({ registries, mirrors }: Network): Promise<ResolvedRegistries | null> {
+    const { world } = this.parts;
+    const key = JSON.stringify([registries, mirrors]);
+    const known = this.#registries.get(key);
+    if (known !== undefined && world.monotonicMs() < known.untilMs) return known.resolved;
+    const asked = {
+      resolved: resolveRegistries({ registries, mirrors }, { world }),
+      untilMs: Number.POSITIVE_INFINITY,
+    };
+    this.#registries.set(key, asked);
+    try {
+      const resolved = await asked.resolved;
+      if (resolved?.isComplete === false) asked.untilMs = world.monotonicMs() + UNANSWERED_MS;
+      return resolved;
+    } catch (error) {
+      this.#registries.delete(key);
+      throw error;
+    }
+  }
+
+  protected async options(name: ObjectName, { labels, account: own }: EgressRecord, network: Network) {
     const { layout, world, onRefused } = this.parts;
     const { sandboxId } = labels;
     const { mode, allow, secrets = [] } = network;
     const account = own ?? this.parts.account;
+    const registries = (await this.#registriesOf(network))?.access;
     return {
       sandboxId,
-      policy: { mode, allow, secrets },
+      policy: { mode, allow, secrets, registries },
       directory: egressPath(layout, name),
       way: "namespace" as const,
       world,

@@ -8,6 +8,7 @@
  *   namespace/         a sandbox's network namespace, from outside
  *   open/              the transport of `open`: slirp4netns behind routes
  *   sandbox-side/      what the sandbox gets: variables, mounts, the forwarder
+ *   registries/        where this machine's package tools read, for `network.registries`
  *   process/           the process that runs all this: one per sandbox, outliving the fleet
  *
  * How a backend uses it
@@ -35,4 +36,6 @@
 export { networkProblem } from "./network-problem.ts";
 export type { Egress } from "./process/connection.ts";
 export { startEgress, stopEgress } from "./process/start-egress.ts";
+export { thisMachine } from "./registries/machine.ts";
+export { type RegistryLine, resolveRegistries } from "./registries/resolve.ts";
 export type { Refusal } from "./rules/decide.ts";

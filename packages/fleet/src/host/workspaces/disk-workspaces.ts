@@ -11,7 +11,7 @@
  * - A workspace is at home, in a slot, or purged; it is never copied.
  */
 
-import { openSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import {
   type Generation,
   type SandboxId,
@@ -23,21 +23,22 @@ import type { Place, WorkspaceSight, WorkspaceSpot, Workspaces } from "../../bac
 import { type Marker, threadKeyOf } from "../../backend/labels.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { noRoomInOurWords } from "../../world/disk-trouble.ts";
-import { draftName } from "../../world/drafts.ts";
 import { OPEN_DIRECTORY } from "../descriptors.ts";
 import { TENANT } from "./fence.ts";
 import { WorkspaceHandle } from "./handle.ts";
 import type { Owner } from "./homes.ts";
+import { throwCheckpointsAway } from "./kept-checkpoints.ts";
 import { type LateBinding, probeLateBinding, sweepProbes } from "./late-binding.ts";
 import { parseSlotName, type SlotPlace, slotNameOf, slotPlace } from "./layout.ts";
 import { markersIn } from "./markers.ts";
 import { Moves, trashOwner } from "./moves.ts";
 import { type DiskOptions, DiskParts } from "./parts.ts";
 import type { Quarantined } from "./quarantine.ts";
+import { Restoring } from "./restoring.ts";
 import type { SlotInfo, SlotTenant } from "./slot-info.ts";
 import type { MountPoint } from "./slots.ts";
 import { latestGenerationOf, ownersOf } from "./survey.ts";
-import { type Account, moveTree } from "./tree.ts";
+import type { Account } from "./tree.ts";
 import type { CopyLimits, CopyOutcome } from "./tree-copy.ts";
 
 /** How long a purged thread is remembered. No older generation comes back after that time. */
@@ -47,6 +48,8 @@ const NOTHING_COPIED: CopyOutcome = { fileCount: 0, sizeBytes: 0, skipped: [] };
 export class DiskWorkspaces implements Workspaces {
   /** Beside the workspaces, outside every mount. */
   readonly markers: Markers;
+  /** For restores and seeds, which work on the workspace at home. */
+  readonly restoring: Restoring;
   readonly #parts: DiskParts;
   readonly #moves: Moves;
 
@@ -55,6 +58,7 @@ export class DiskWorkspaces implements Workspaces {
     this.#parts = new DiskParts(options);
     this.#moves = new Moves(this.#parts);
     this.markers = markersIn(this.#parts.markers);
+    this.restoring = new Restoring(this.#parts, this.#moves);
   }
 
   owners(): Promise<readonly Owner[]> {
@@ -80,6 +84,7 @@ export class DiskWorkspaces implements Workspaces {
     for (;;) {
       const toGive = await this.#step(spot, (thread, slot) => {
         homes.checkFence(thread, spot);
+        homes.checkRestored(thread);
         if (!owners.isOf(thread, owner)) return thread;
         const free = this.#moves.freeSlot(slot);
         const workspace = homes.ready(thread);
@@ -97,6 +102,7 @@ export class DiskWorkspaces implements Workspaces {
     const { homes, owners } = this.#parts;
     return this.#step(spot, (thread, slot) => {
       homes.checkFence(thread, spot);
+      homes.checkRestored(thread);
       const free = this.#moves.freeSlot(slot);
       if (homes.has(thread)) throw new SandlotError("file_exists", { path: `home:${thread}` });
       homes.open(thread, spot, free);
@@ -139,9 +145,10 @@ export class DiskWorkspaces implements Workspaces {
     const { homes, owners, trash } = this.#parts;
     const takeAway = (thread: ThreadKey, slot: string | null) => {
       homes.checkFence(thread, spot);
-      this.#moves.throwAway(thread, slot);
       homes.open(thread, null);
       homes.fence(thread, spot, "none");
+      throwCheckpointsAway(this.#parts.layout.root, trash, spot.user, thread);
+      this.#moves.throwAway(thread, slot);
       if (slot !== null) this.#moves.dropIfOver(slot);
       return { thread, slot };
     };
@@ -185,6 +192,7 @@ export class DiskWorkspaces implements Workspaces {
     const thread = threadKeyOf(marker.user, marker.thread);
     const prepared = await this.#locked([thread], `home:${thread}`, () => {
       homes.checkFence(thread, marker);
+      homes.checkRestored(thread);
       markers.open(marker.sandboxId);
       try {
         markers.write(marker);
@@ -260,16 +268,21 @@ export class DiskWorkspaces implements Workspaces {
 
   /**
    * A thread's workspace, wherever it is, held by a descriptor that stays valid while the workspace moves. `null` when
-   * there is none; `make` then creates an empty one at home.
+   * there is none; `make` then creates an empty one at home. To change anything, `make` or `change` is needed.
    */
-  async locate(owner: Owner, options: { readonly make?: boolean } = {}): Promise<WorkspaceHandle | null> {
-    return this.#reach(threadKeyOf(owner.user, owner.thread), options.make === true ? owner : null);
+  async locate(
+    owner: Owner,
+    options: { readonly make?: boolean; readonly change?: boolean } = {},
+  ): Promise<WorkspaceHandle | null> {
+    const { make = false, change = make } = options;
+    return this.#reach(threadKeyOf(owner.user, owner.thread), make ? owner : null, change);
   }
 
   /** With `owner`, an empty workspace is created where there is none. */
-  async #reach(thread: ThreadKey, owner: Owner | null): Promise<WorkspaceHandle | null> {
+  async #reach(thread: ThreadKey, owner: Owner | null, isChange = false): Promise<WorkspaceHandle | null> {
     const { homes, slots, trash, owners, world } = this.#parts;
     const descriptor = await this.#locked([thread], `home:${thread}`, () => {
+      if (isChange) homes.checkRestored(thread);
       const slot = homes.slotOf(thread);
       const tenant = this.#moves.tenancy(slot, thread);
       if (slot !== null && tenant !== null) return slots.reach(slot, tenant, (path) => openSync(path, OPEN_DIRECTORY));
@@ -288,33 +301,17 @@ export class DiskWorkspaces implements Workspaces {
    * when complete. A thread that has a workspace, here or in a sandbox, keeps it: `thread_exists`.
    */
   async branch(from: Owner, to: Owner, limits?: CopyLimits): Promise<CopyOutcome> {
-    const { homes, layout, trash, world } = this.#parts;
-    const thread = threadKeyOf(to.user, to.thread);
-    const checkFree = () => {
-      if (homes.has(thread) || this.#moves.tenancy(homes.slotOf(thread), thread) !== null)
-        throw new SandlotError("thread_exists", { thread: to.thread });
-    };
-    const aside = await this.#locked([thread], `home:${thread}`, () => {
-      checkFree();
-      homes.open(thread, to);
-      return homes.aside(thread, draftName(world));
-    });
+    const { path, descriptor } = await this.restoring.beginSeed(to);
+    closeSync(descriptor);
     try {
       const source = await this.locate(from);
       // Not with `using`: processes of tests run this file on a Node that does not support it.
-      const copied =
-        source === null ? NOTHING_COPIED : await source.copyTo(aside, limits).finally(() => source.close());
-      await this.#locked([thread], `home:${thread}`, () => {
-        checkFree();
-        homes.fence(thread, homes.lastUse(thread), "home");
-        moveTree(aside, layout.userData(thread));
-      });
-      await homes.sync(thread);
+      const copied = source === null ? NOTHING_COPIED : await source.copyTo(path, limits).finally(() => source.close());
+      await this.restoring.endSeed(to, path);
       return copied;
     } catch (error) {
-      trash.throwAway(aside, thread);
-      await trash.empty(thread);
-      throw noRoomInOurWords(error, `home:${thread}`);
+      await this.restoring.drop(to, path);
+      throw noRoomInOurWords(error, `home:${threadKeyOf(to.user, to.thread)}`);
     }
   }
 

@@ -1,8 +1,9 @@
 /**
- * Two records whose whole content is the name of an empty file:
+ * Three records whose whole content is the name of an empty file:
  *
  *   homes/<threadKey>/fence.<generation>.<at>.<sandboxId>             at: home, none, or a slot's name
  *   slots/<slot>/tenant.<threadKey>.<generation>.<device>.<inode>     the workspace that was put into this slot
+ *   homes/<threadKey>/restore.<checkpoint>.<generation>               a restore of the workspace at home is unfinished
  *
  * One rename(2) changes a name, so a record is always complete. And a name is metadata: a journalling filesystem keeps
  * the order in which names changed. So also after a power cut a workspace is never found moved without the record that
@@ -44,6 +45,12 @@ export interface Tenant {
   readonly device: bigint;
 }
 
+/** The workspace at home is between two states: nothing may use it until the restore has been finished. */
+export interface RestoreFence {
+  readonly checkpoint: string;
+  readonly generation: Generation;
+}
+
 interface NameRecord<Value> {
   read(directory: string): Value | null;
   /** Preallocates the file under a neutral name: a rename takes less time than a create. */
@@ -73,6 +80,13 @@ export const TENANT: NameRecord<Tenant> = nameRecord({
     device: BigInt(device),
     inode: BigInt(inode),
   }),
+});
+
+export const RESTORE: NameRecord<RestoreFence> = nameRecord({
+  prefix: "restore.",
+  format: ({ checkpoint, generation }) => `${checkpoint}.${generation}`,
+  pattern: /^([0-9a-f]{16})\.(\d{1,16})$/,
+  parse: ([checkpoint = "", generation = ""]) => ({ checkpoint, generation: Number(generation) as Generation }),
 });
 
 interface NameRecordKind<Value> {

@@ -22,12 +22,13 @@ import {
   type ThreadId,
   type ThreadKey,
   type UserId,
+  WORKSPACE_ROOT,
 } from "@sandlot/contract";
 import { z } from "zod";
 import { errnoOf, statIfThere, unlessMissing } from "../../world/disk-trouble.ts";
 import { type DraftWorld, isAbandoned, isDraft } from "../../world/drafts.ts";
 import { fdPath, OPEN_DIRECTORY } from "../descriptors.ts";
-import { FENCE, TENANT, type Use } from "./fence.ts";
+import { FENCE, RESTORE, TENANT, type Use } from "./fence.ts";
 import { GIVING, type Layout } from "./layout.ts";
 import { fillPreallocated, preallocate } from "./preallocated.ts";
 import type { Trash } from "./trash.ts";
@@ -47,6 +48,7 @@ export interface Identified {
 
 const owner = z.object({ user: z.string(), thread: z.string() });
 const NAMES = "names.json";
+const RESTORE_RETRY_MS = 1_000;
 /** Some milliseconds' worth of small files. */
 const NAMES_AT_ONCE = 32;
 
@@ -95,6 +97,15 @@ export class Homes {
   /** Records who uses the workspace now, and where. Called before it is moved there. */
   fence(thread: ThreadKey, { generation, sandboxId }: Use, at: string): void {
     FENCE.write(this.#layout.home(thread), { generation, sandboxId, at });
+  }
+
+  /** Refuses every use of a workspace that an unfinished restore has between two states. */
+  checkRestored(thread: ThreadKey): void {
+    const fence = RESTORE.read(this.#layout.home(thread));
+    if (fence === null) return;
+    const name = this.owner(thread)?.thread ?? thread;
+    const facts = { checkpoint: fence.checkpoint, path: WORKSPACE_ROOT, retryAfterMs: RESTORE_RETRY_MS };
+    throw new SandlotError("restore_incomplete", { thread: name, ...facts });
   }
 
   /** Generation 0 when it was never used. */
@@ -201,6 +212,7 @@ export class Homes {
   throwAway(thread: ThreadKey): void {
     this.#trash.throwAway(this.#layout.draft(thread), thread);
     this.#trash.throwAway(this.#layout.userData(thread), thread);
+    RESTORE.drop(this.#layout.home(thread));
     for (const name of [NAMES, GIVING]) unlessMissing(() => unlinkSync(join(this.#layout.home(thread), name)));
   }
 

@@ -143,8 +143,9 @@ class Reach {
     this.owner = owner;
   }
 
-  async files(options: { readonly make?: boolean } = {}): Promise<DiskFiles | null> {
-    if (this.#handle === null) {
+  async files(options: { readonly make?: boolean; readonly change?: boolean } = {}): Promise<DiskFiles | null> {
+    // Looked at again for each change: a restore may have begun since.
+    if (this.#handle === null || options.make === true || options.change === true) {
       const handle = await this.#disk.locate(this.owner, options);
       if (handle !== null) this.#handles.add(handle);
       this.#handle ??= handle;
@@ -236,7 +237,7 @@ class HostFiles implements WorkspaceFiles {
   }
 
   async remove(path: string): Promise<void> {
-    const files = await this.#reach.files();
+    const files = await this.#reach.files({ change: true });
     if (files === null) throw new SandlotError("file_not_found", { path });
     await files.remove(relative(path)).catch(rethrow);
   }

@@ -5,8 +5,9 @@
  *   homes/<threadKey>/fence.*              the newest generation that used it, and where it was put (`fence.ts`)
  *   homes/<threadKey>/names.json           its owner, for the operator
  *   homes/<threadKey>/giving               the account that the workspace is being given to (`owners.ts`)
+ *   homes/<threadKey>/restore.*            a restore is unfinished (`fence.ts`)
  *   homes/<threadKey>/new                  a workspace that is being created
- *   homes/<threadKey>/.sandlot-draft-*     an unfinished copy of another thread's workspace (`drafts.ts`)
+ *   homes/<threadKey>/.sandlot-draft-*     an unfinished copy, or what a restore moves in (`drafts.ts`)
  *   slots/<sandboxId>-<generation>/mnt     what a blank mounts at `/mnt`; a workspace arrives as `mnt/user-data`
  *   slots/<sandboxId>-<generation>/spare   a preallocated empty workspace, for a thread that has none
  *   slots/<sandboxId>-<generation>/home    a preallocated home, for a thread that has none
@@ -14,6 +15,7 @@
  *   slots/<sandboxId>-<generation>/owner   the account of its sandbox, where workspaces are given to it (`owners.ts`)
  *   slots/<sandboxId>-<generation>/released its sandbox is gone
  *   markers/<sandboxId>/<generation>.json  the thread that got the sandbox; `.ahead` becomes the first (`made-ahead.ts`)
+ *   checkpoints/                           copies of workspaces (`host/checkpoints/layout.ts`)
  *   quarantine/<slot>.<random>             content of a slot that is no workspace
  *   homes/.trash/                          what is being removed; on the same mount as every home
  *   locks/

@@ -30,7 +30,18 @@ export interface AcquireParams {
 }
 
 const REQUEST_KEYS = [
-  ...(["user", "thread", "existing", "blueprint", "mounts", "purpose", "signal", "timeoutMs", "ttlMs"] as const),
+  ...([
+    "user",
+    "thread",
+    "existing",
+    "blueprint",
+    "mounts",
+    "from",
+    "purpose",
+    "signal",
+    "timeoutMs",
+    "ttlMs",
+  ] as const),
 ];
 
 /** `anonymous` makes the key of a request without a thread, or refuses the request. */

@@ -22,7 +22,7 @@ import {
   type Sandbox,
   SandlotError,
 } from "@sandlot/contract";
-import type { Lease } from "../../fleet.ts";
+import type { Lease, TakeCheckpointOptions, TakenCheckpoint } from "../../fleet.ts";
 import type { World } from "../../world/world.ts";
 import { type Gate, guarded } from "./guarded-sandbox.ts";
 import { NOTHING_LEFT } from "./recoveries.ts";
@@ -40,6 +40,12 @@ export interface LeaseController {
   suspect(slot: Slot, error: unknown): void;
 }
 
+/** A checkpoint of the thread's workspace. */
+export type TakeCheckpoint = (
+  key: Pick<Slot, "user" | "thread">,
+  options: TakeCheckpointOptions,
+) => Promise<TakenCheckpoint>;
+
 interface LeaseParts {
   readonly id: LeaseId;
   readonly purpose: string;
@@ -54,6 +60,7 @@ interface LeaseParts {
   readonly slot: Slot;
   readonly recovery: Recovery;
   readonly controller: LeaseController;
+  readonly checkpoint: TakeCheckpoint;
   readonly clock: Pick<World, "monotonicMs">;
 }
 
@@ -65,6 +72,7 @@ export class LeaseHandle implements Lease {
   readonly stack: LeaseParts["stack"];
   readonly ttlMs: number | null;
   readonly controller: LeaseController;
+  readonly #checkpoint: TakeCheckpoint;
   readonly #clock: LeaseParts["clock"];
   #state: LeaseState = "held";
   #slot: Slot;
@@ -86,6 +94,7 @@ export class LeaseHandle implements Lease {
     this.stack = parts.stack;
     this.ttlMs = parts.ttlMs;
     this.controller = parts.controller;
+    this.#checkpoint = parts.checkpoint;
     this.#clock = parts.clock;
     this.#slot = parts.slot;
     this.#recovery = parts.recovery;
@@ -132,6 +141,11 @@ export class LeaseHandle implements Lease {
     this.#listeners ??= new Set();
     this.#listeners.add(listener);
     return () => this.#listeners?.delete(listener);
+  }
+
+  async checkpoint(options: TakeCheckpointOptions = {}): Promise<TakenCheckpoint> {
+    if (this.isReleased()) throw new SandlotError("lease_released", { leaseId: this.id });
+    return this.#checkpoint(this.#slot, options);
   }
 
   // ── Its end ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -12,7 +12,7 @@ import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { Store } from "../../store/store.ts";
 import type { World } from "../../world/world.ts";
-import { type LeaseController, LeaseHandle } from "./lease.ts";
+import { type LeaseController, LeaseHandle, type TakeCheckpoint } from "./lease.ts";
 import { SAME } from "./recoveries.ts";
 import { type Slot, sandboxLost } from "./slot.ts";
 
@@ -23,6 +23,7 @@ export interface LeasesParts {
   readonly bus: EventBus;
   /** This instance's session. */
   readonly membership: { readonly instance: InstanceId; validate(): Promise<void> };
+  readonly checkpoint: TakeCheckpoint;
   /** A row was written. */
   readonly onGranted: () => void;
 }
@@ -80,6 +81,7 @@ export class Leases {
       // A caller that joins a held slot finds the state unchanged.
       recovery: path === "held" ? SAME : slot.recovery,
       controller,
+      checkpoint: this.#parts.checkpoint,
       clock: world,
     });
     slot.leases.add(lease);

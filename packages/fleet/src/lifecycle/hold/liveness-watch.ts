@@ -94,14 +94,14 @@ export class LivenessWatch {
     else await underWay.add(reportFailure(bus, "died", () => this.#stopIfReady(sandboxId, ref)));
   }
 
-  /** Why a sandbox is gone: a crash or a `destroy`. Without a response from the store it counts as a crash. */
+  /** Why a sandbox is gone: a crash, a `destroy` or a restore. Without a response from the store it counts as a crash. */
   async whyGone({ sandboxId, generation }: Slot): Promise<LossReason> {
     const { store, bus } = this.#parts;
     const record = await reportFailure(bus, "reason", () => store.get(sandboxId));
     if (record !== null && record.generation !== generation) return "superseded";
     const tombstone = await reportFailure(bus, "reason", () => store.tombstone(sandboxId));
     const reason = tombstone?.reason ?? record?.reason;
-    return reason === "destroyed" ? "destroyed" : "crashed";
+    return reason === "destroyed" || reason === "restored" ? reason : "crashed";
   }
 
   async #stopIfReady(sandboxId: SandboxId, ref: EngineRef): Promise<void> {

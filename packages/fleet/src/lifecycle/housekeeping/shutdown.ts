@@ -34,6 +34,7 @@ export interface ShutdownParts {
   readonly renewer: Loop;
   readonly provider: { close(): Promise<void> };
   readonly underWay: UnderWay;
+  readonly automatic: { close(): Promise<void> } | null;
   /** From here on the fleet ignores the engine's responses, and its events start no work. */
   readonly end: () => void;
 }
@@ -52,6 +53,7 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
   };
   const grounded = parts.provider.close();
   await drain(parts, options.drainMs ?? 0);
+  await step("checkpoints", async () => parts.automatic?.close());
   parts.end();
   await step("openings under way", () => grounded);
   await step("housekeeping", () => Promise.all(loops.map((loop) => loop.stop())));
@@ -61,7 +63,10 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
     await parts.underWay.idle();
     await retirement.idle();
   });
-  await step("renewer", () => renewer.stop());
+  await step("renewer", async () => {
+    await renewer.stop();
+    await membership.close();
+  });
   // Our holds and unfinished work pass to the next instance.
   await step("session", () => store.leave(membership.instance));
   await step("backend", () => backend.close());

@@ -75,6 +75,7 @@ export class Membership {
   #renewal: Promise<void> | null = null;
   #storeLost = false;
   #term = 0;
+  #closed = false;
 
   constructor(parts: {
     instance: InstanceId;
@@ -227,6 +228,12 @@ export class Membership {
     return this.#renewal;
   }
 
+  /** No further renewal: one that is under way ends, and registers no session that would outlive the fleet. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#renewal?.catch(() => undefined);
+  }
+
   async #renew(): Promise<void> {
     if (!this.trusted() && this.#epoch !== null) this.#doubt();
     const sentAt = this.#world.monotonicMs();
@@ -236,6 +243,7 @@ export class Membership {
   }
 
   #send(register: boolean): Promise<BeatAnswer> {
+    if (this.#closed) return Promise.reject(new SandlotError("fleet_closed", { operation: "renewing the session" }));
     const [oldestAsking] = this.#pendingHolds.keys();
     this.#beat += 1;
     return this.#store.beat({

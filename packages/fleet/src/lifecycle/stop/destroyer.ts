@@ -1,7 +1,7 @@
 /**
  * Destroys on request (rules 10 and 11). Refuses a held sandbox unless forced. Answers in bounded time, whatever the
  * engine does. With `purge` the workspace goes while the thread cannot be acquired; with `emptyHome` the content of its
- * home does.
+ * home does; with `restore` the workspace becomes that of a checkpoint.
  */
 
 import {
@@ -14,6 +14,7 @@ import {
   type UserId,
 } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
+import type { RestoreTarget } from "../../backend/checkpoints.ts";
 import { hasHome } from "../../backend/workspace-binding.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import { parseDelay, parseUser } from "../../config/call-options.ts";
@@ -41,7 +42,7 @@ export interface DestroyerParts {
 }
 
 /** How a sandbox ends, and what of its workspace goes. */
-type Ending = DestroyOptions & { readonly emptyHome?: boolean };
+type Ending = DestroyOptions & { readonly emptyHome?: boolean; readonly restore?: RestoreTarget };
 
 type Key = { readonly user: UserId; readonly thread: ThreadId };
 
@@ -83,6 +84,15 @@ export class Destroyer {
       throw new SandlotError("capability_missing", { backend: backend.name, capability: "kept-home", neededBy });
     }
     const ending = { ...options, emptyHome: true };
+    return this.#bounded(ending, (signal, progress) => this.#destroy(key, ending, signal, progress));
+  }
+
+  /**
+   * Ends the thread's sandbox and changes its workspace to a checkpoint. `stopping`: the store has recorded it, but it is
+   * not complete. The backend may refuse it on the way: its outcome tells.
+   */
+  restore(key: Key, restore: RestoreTarget, options: ResetHomeOptions): Promise<DestroyOutcome> {
+    const ending = { ...options, restore };
     return this.#bounded(ending, (signal, progress) => this.#destroy(key, ending, signal, progress));
   }
 
@@ -147,7 +157,7 @@ export class Destroyer {
 
   async #destroy(key: Key, options: Ending, signal: AbortSignal, progress: Progress): Promise<DestroyOutcome> {
     const { store, changes, membership, retirement } = this.#parts;
-    const changesFiles = options.purge === true || options.emptyHome === true;
+    const changesFiles = options.purge === true || options.emptyHome === true || options.restore !== undefined;
     /** The stop that the store recorded for this call, and its epoch. It ignores the thread's later sandboxes. */
     let ending: { readonly sandboxId: SandboxId; readonly epoch: Epoch | null } | null = null;
     /** The epoch that was known to have recovered before the last look. */
@@ -174,7 +184,8 @@ export class Destroyer {
       if (isOver) ending = null;
       if (record === null) {
         if (!changesFiles) return "absent";
-        if (!(await hasHome(this.#parts.backend.workspaces, key))) return "absent";
+        // What has checkpoints may have lost its files.
+        if (options.restore === undefined && !(await hasHome(this.#parts.backend.workspaces, key))) return "absent";
         const sandboxId = await this.#claim(key, options, epoch, signal);
         if (sandboxId !== null) ending = { sandboxId, epoch };
       } else if (record.state === "ready") {
@@ -219,21 +230,23 @@ export class Destroyer {
 
   /**
    * Whether another instance's work on the record covers this request. A stopping record takes on a purge. A creating
-   * record takes a note of its end only by force, because its callers wait for it. Neither takes on an emptied home: an
-   * earlier version may carry it out, and would not know of it. The thread is claimed when the record is gone.
+   * record takes a note of its end only by force, because its callers wait for it. Neither takes on an emptied home or a
+   * restore: an earlier version may carry it out, and would not know of it. The thread is claimed when the record is gone.
    */
-  async #joins(record: SandboxRecord, { force, purge = false, emptyHome = false }: Ending): Promise<boolean> {
-    if (record.state === "stopping") return !emptyHome && (!purge || (await this.#addPurge(record)));
-    return force === true && (await this.#parts.retirement.cancel(record, purge)) && !emptyHome;
+  async #joins(record: SandboxRecord, { force, purge = false, emptyHome = false, restore }: Ending): Promise<boolean> {
+    const needsOwn = emptyHome || restore !== undefined;
+    if (record.state === "stopping") return !needsOwn && (!purge || (await this.#addPurge(record)));
+    return force === true && (await this.#parts.retirement.cancel(record, purge)) && !needsOwn;
   }
 
   /** False when the record changed meanwhile. */
-  async #stop(record: SandboxRecord, { force, purge = false, emptyHome = false }: Ending): Promise<boolean> {
+  async #stop(record: SandboxRecord, { force, purge = false, emptyHome = false, restore }: Ending): Promise<boolean> {
     const { retirement, endDeadSessions, changes } = this.#parts;
     const { sandboxId, generation, revision } = record;
     const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
-    const request = { sandboxId, generation, reason: "destroyed", purge, emptyHome, mode } as const;
-    const answer = await retirement.stop(request);
+    const reason = restore === undefined ? "destroyed" : "restored";
+    const request = { sandboxId, generation, reason, purge, emptyHome, mode } as const;
+    const answer = await retirement.stop({ ...request, ...(restore !== undefined && { restore }) });
     if (answer.kind === "held") {
       // A holder that was killed a moment ago holds nothing, but its session may still exist.
       if (!(await endDeadSessions())) throw inUse(answer.record);
@@ -258,7 +271,7 @@ export class Destroyer {
   /** No sandbox, but a workspace: claim the thread, so that it cannot be acquired while files of it go. */
   async #claim(
     key: Key,
-    { purge = false, emptyHome = false }: Ending,
+    { purge = false, emptyHome = false, restore }: Ending,
     epoch: Epoch | null,
     signal: AbortSignal,
   ): Promise<SandboxId | null> {
@@ -267,6 +280,7 @@ export class Destroyer {
     signal.throwIfAborted();
     const record = await store.claimForRemoval({
       ...{ key, blueprint, blueprintHash, purge, emptyHome, ref: null, place: "home", generation: null },
+      ...(restore !== undefined && { restore }),
       ...(epoch === null ? {} : { epoch }),
       sandboxId: world.randomHex(10) as SandboxId,
       token: world.randomHex(24) as Token,

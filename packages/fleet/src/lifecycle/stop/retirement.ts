@@ -1,7 +1,7 @@
 /**
  * Retirement: from `stopping` to absent (rules 3, 10, 11), and the cleanup after a failed create.
  *
- *   stop ──▶ destroy what the engine has ──▶ workspace home (or purged) ──▶ remove the record
+ *   stop ──▶ destroy what the engine has ──▶ workspace home (or purged, or restored) ──▶ remove the record
  *
  * Invariants
  * - Nothing is destroyed in the engine unless a record in `stopping` names this instance as its actor.
@@ -20,6 +20,7 @@ import {
   type StopReason,
 } from "@sandlot/contract";
 import type { Backend, WorkspaceSpot } from "../../backend/backend.ts";
+import type { Budget, RestoreTarget } from "../../backend/checkpoints.ts";
 import { settleWorkspace } from "../../backend/workspace-binding.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
@@ -28,6 +29,7 @@ import type { StopAnswer, StopRequest, Store } from "../../store/store.ts";
 import { abortable, type UnderWay, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
+import { RestoreStep } from "./restore-step.ts";
 
 export interface RetirementParts {
   readonly world: World;
@@ -40,6 +42,9 @@ export interface RetirementParts {
   readonly isMaking: (sandboxId: SandboxId) => boolean;
   /** How long one engine call may take before `finishStop` gives up until next time. */
   readonly stopTimeoutMs: number;
+  /** Fires when the fleet closes. */
+  readonly ending: AbortSignal;
+  readonly budgetOf: (blueprint: string) => Budget | null;
 }
 
 /** Objects that a failed or cancelled create may have left in the engine. */
@@ -52,6 +57,7 @@ export type Leftover = Pick<
 const REREAD_MAX = 5;
 
 export class Retirement {
+  readonly restores: RestoreStep;
   readonly #parts: RetirementParts;
   readonly #stopping = new Map<SandboxId, Promise<boolean>>();
   /** The last failure of each stop, and the number of attempts. */
@@ -61,6 +67,7 @@ export class Retirement {
 
   constructor(parts: RetirementParts) {
     this.#parts = parts;
+    this.restores = new RestoreStep({ ...parts, quietMs: parts.stopTimeoutMs });
   }
 
   isFinishingStop(sandboxId: SandboxId): boolean {
@@ -217,11 +224,19 @@ export class Retirement {
     for (const ref of refs)
       await this.#askAsActor(sandboxId, term, "destroy it", (signal) => backend.destroy(ref, signal));
     const spot = spotOf(record);
-    if (spot !== null)
+    if (spot !== null) {
       await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
         settleWorkspace(backend.workspaces, spot, record.purge, record.emptyHome),
       );
-    else if (record.place !== "home") await this.#setAside(record, term);
+      if (record.restore !== undefined && !record.purge) await this.#restore(record, record.restore, spot, term);
+    } else if (record.place !== "home") await this.#setAside(record, term);
+  }
+
+  async #restore(record: StoppingRecord, target: RestoreTarget, spot: WorkspaceSpot, term: number): Promise<void> {
+    const { sandboxId, blueprint } = record;
+    this.#checkActor(sandboxId, term, "restore its workspace");
+    await this.restores.run(spot, target, blueprint, () => this.#isActor(term));
+    this.#checkActor(sandboxId, term, "restore its workspace");
   }
 
   /**
@@ -250,10 +265,23 @@ export class Retirement {
     step: string,
     ask: (signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const { membership } = this.#parts;
-    if (membership.trusted() && membership.term === term) return this.#ask(sandboxId, step, ask);
+    try {
+      this.#checkActor(sandboxId, term, step);
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return this.#ask(sandboxId, step, ask);
+  }
+
+  #checkActor(sandboxId: SandboxId, term: number, step: string): void {
+    if (this.#isActor(term)) return;
     const problem = `it is not certain that this instance is still the one to ${step}`;
-    return Promise.reject(new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 }));
+    throw new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: 1_000 });
+  }
+
+  #isActor(term: number): boolean {
+    const { membership } = this.#parts;
+    return membership.trusted() && membership.term === term;
   }
 
   #ask<T>(sandboxId: SandboxId, step: string, ask: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -307,7 +335,7 @@ export class Retirement {
 
 /** The loss reason for our own leases after our own stop. A planned stop ends only what no instance holds. */
 function lossBy(reason: StopReason): LossReason {
-  return reason === "destroyed" || reason === "crashed" ? reason : "session-lost";
+  return reason === "destroyed" || reason === "restored" || reason === "crashed" ? reason : "session-lost";
 }
 
 /** Where a record's workspace is; `null` when it has none. */

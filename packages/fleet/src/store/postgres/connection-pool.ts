@@ -3,8 +3,9 @@
  *
  * - A call takes an idle connection, opens another below the limit, or waits in line until its signal aborts.
  * - A connection that cannot be opened fails its call at once. Nothing waits for a server to come back.
- * - After a failure that concerns the server, all idle connections go: they lead to the same dead or demoted server, and
- *   each would cost another call its deadline.
+ * - After a failure that concerns the server, the idle connections go that have answered nothing since the failed call
+ *   began: they lead to the same dead or demoted server, and each would cost another call its deadline. Those that have
+ *   answered lead to a server that is alive and slow. Opening all of them again would make it slower still.
  */
 
 import type { Connection } from "./connection.ts";
@@ -29,7 +30,8 @@ interface Waiter {
 
 interface Idle {
   readonly connection: Connection;
-  readonly sinceMs: number;
+  /** When its last call ended. */
+  readonly answeredAt: number;
 }
 
 export class ConnectionPool {
@@ -48,23 +50,26 @@ export class ConnectionPool {
   /** Runs `work` with a connection. Rejects with a `ServerFailure`. */
   async use<T>(signal: AbortSignal, work: (connection: Connection) => Promise<T>): Promise<T> {
     const connection = await this.#take(signal);
+    const begunAt = this.#options.monotonicMs();
+    let hasAnswered = true;
     try {
       return await work(connection);
     } catch (error) {
       if (!(error instanceof ServerFailure && STATEMENT_FAILURES.test(error.failure.code ?? ""))) {
+        hasAnswered = false;
         connection.destroy();
-        this.#dropIdle(() => true);
+        this.#dropIdle(({ answeredAt }) => answeredAt < begunAt);
       }
       throw error;
     } finally {
-      this.#giveBack(connection);
+      this.#giveBack(connection, hasAnswered);
     }
   }
 
   /** Closes connections that were idle for `idleMs`. */
   trim(idleMs: number): void {
     const before = this.#options.monotonicMs() - idleMs;
-    this.#dropIdle(({ sinceMs }) => sinceMs < before);
+    this.#dropIdle(({ answeredAt }) => answeredAt < before);
   }
 
   /** Calls under way fail. */
@@ -132,13 +137,13 @@ export class ConnectionPool {
     });
   }
 
-  #giveBack(connection: Connection): void {
+  #giveBack(connection: Connection, hasAnswered: boolean): void {
     this.#lent.delete(connection);
-    if (this.#closed) connection.destroy();
+    if (this.#closed || !hasAnswered) connection.destroy();
     const waiter = connection.isUsable ? this.#waiting.shift() : undefined;
     if (!connection.isUsable) this.#freePlace();
     else if (waiter !== undefined) waiter.serve(connection);
-    else this.#idle.push({ connection, sinceMs: this.#options.monotonicMs() });
+    else this.#idle.push({ connection, answeredAt: this.#options.monotonicMs() });
   }
 
   /** Gives the place of a broken connection to the next in line. */

@@ -37,6 +37,7 @@ export async function postgresFindings(
         latencyFinding(latencyMs),
         clockFinding((await clockOf(connection, late.signal)) - world.wallMs()),
         replicaFinding(facts),
+        await orphanFinding(connection, facts, settings, late.signal),
         encryptionFinding(settings),
         ...(await sizeFindings(connection, settings, late.signal)),
         await transactionFinding(connection, settings, late.signal),
@@ -128,6 +129,41 @@ function replicaFinding(facts: ServerFacts): Finding {
     return ok(name, synchronousStandbys === "" ? "none; one server" : `${synchronousStandbys} confirm every commit`);
   const detail = `${replicaCount} follow the server without confirming commits, so a failover can lose the last ones (it is noticed)`;
   return warn(name, detail, "ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (*)'; SELECT pg_reload_conf();");
+}
+
+/**
+ * A commit that waits for a replica holds its locks, also when its gateway is gone. Other gateways end it, where they may:
+ * this role has to be able to cancel, and to see what the other roles that use the schema do.
+ */
+async function orphanFinding(
+  connection: Connection,
+  { synchronousStandbys }: ServerFacts,
+  { schema, user, database }: PostgresSettings,
+  signal: AbortSignal,
+): Promise<Finding> {
+  const name = "store orphans";
+  if (synchronousStandbys === "") return ok(name, "no commit waits for a replica");
+  const [found] = await connection.query<{ may: boolean; others: readonly string[] | null }>(
+    `SELECT has_function_privilege('pg_catalog.pg_cancel_backend(integer)', 'EXECUTE') AS may,
+      (SELECT array_agg(rolname::text ORDER BY rolname) FROM pg_roles
+        WHERE rolcanlogin AND NOT rolsuper AND NOT pg_has_role(oid, 'USAGE')
+          AND has_schema_privilege(oid, (SELECT oid FROM pg_namespace WHERE nspname = $1), 'USAGE')) AS others`,
+    [schema],
+    { signal },
+  );
+  const harm =
+    "a commit whose gateway has died while it waited for a replica holds up others until the replica is back";
+  const grant = "GRANT EXECUTE ON FUNCTION pg_catalog.pg_cancel_backend(integer) TO";
+  if (found?.may !== true)
+    return warn(
+      name,
+      `${user} may not cancel: ${harm}`,
+      `as an administrator: psql ${database} -c '${grant} "${user}"'`,
+    );
+  const [other] = found.others ?? [];
+  if (other === undefined) return ok(name, `${user} ends the commits of gateways that have died`);
+  const fix = `use one role for all gateways; or as an administrator: psql ${database} -c 'GRANT "${plain(other)}" TO "${user}"'`;
+  return warn(name, `${user} cannot end the commits of ${plain(other)}, which uses the schema too: ${harm}`, fix);
 }
 
 function encryptionFinding({ host, tls }: PostgresSettings): Finding {

@@ -33,21 +33,25 @@
  * microsecond, and scans from before begin anew. A connection does not outlive the run of its server.
  */
 
-import { COMMITS_KEPT_MS } from "../rows/row-server.ts";
-
-/** The server holds 64 locks for each of its connections by default. */
-const LOCKED_KEYS_MAX = 64;
 /** SQLSTATE of a refused setting. Its message is the name of the setting. */
 export const UNSAFE_SETTING = "SL001";
 
+export const NOW_MS = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+export function keySeedOf(schema: string): string {
+  return `hashtextextended('${schema.replaceAll("'", "''")}', 0)`;
+}
+
+export function epochLockOf(schema: string): string {
+  return `hashtextextended('${schema.replaceAll("'", "''")}', 1)`;
+}
+
 export function createFunctions(schema: string): string {
   const name = schema.replaceAll("'", "''");
-  const keySeed = `hashtextextended('${name}', 0)`;
-  const epochLock = `hashtextextended('${name}', 1)`;
+  const epochLock = epochLockOf(schema);
   const incarnation = `left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
     || '.' || (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint
     || '.' || pg_relation_filenode('"${schema}".rows')`;
-  const nowMs = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
   return `
 CREATE FUNCTION "${schema}".incarnation() RETURNS text LANGUAGE plpgsql AS $body$
 BEGIN
@@ -84,97 +88,10 @@ BEGIN
 END
 $body$;
 
--- Assignments and long expressions, because PL/pgSQL prepares each expression in each transaction, and PERFORM would run a
--- query. The answer is JSON.
-CREATE FUNCTION "${schema}".commit_rows(
-  p_id text, p_epoch text, p_seen text[], p_seen_at bigint, p_not_after bigint,
-  -- The rows that are read, in the order of the keys, and which of them are written.
-  p_keys text[], p_seqs bigint[], p_is_written boolean[],
-  p_written text[], p_bodies text[],
-  p_topics text, p_is_durable boolean
-) RETURNS text LANGUAGE plpgsql AS $body$
-DECLARE
-  v_now bigint;
-  v_seq bigint;
-  v_hash bigint;
-  v_meta record;
-  v_done boolean;
-BEGIN
-  IF current_setting('fsync') || current_setting('full_page_writes') || current_setting('synchronous_commit') <> 'ononon' THEN
-    PERFORM "${schema}".check_settings(p_is_durable);
-  END IF;
-  IF cardinality(p_keys) > ${LOCKED_KEYS_MAX} THEN
-    v_done := pg_advisory_xact_lock(${epochLock}) IS NULL;
-  ELSE
-    v_done := pg_advisory_xact_lock_shared(${epochLock}) IS NULL;
-    FOR v_index IN 1 .. cardinality(p_keys) LOOP
-      v_hash := hashtextextended(p_keys[v_index], ${keySeed});
-      IF p_is_written[v_index] THEN
-        v_done := pg_advisory_xact_lock(v_hash) IS NULL;
-      ELSE
-        v_done := pg_advisory_xact_lock_shared(v_hash) IS NULL;
-      END IF;
-    END LOOP;
-  END IF;
-
-  v_now := ${nowMs};
-  SELECT meta.epoch, meta.rows_file,
-    (SELECT commits.seq FROM "${schema}".commits WHERE commits.id = p_id) AS known_seq,
-    (
-      SELECT json_agg(json_build_object('key', read.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body))
-      FROM unnest(p_keys, p_seqs) AS read(key, seq) LEFT JOIN "${schema}".rows ON rows.key = read.key
-      WHERE coalesce(rows.seq, 0) <> read.seq
-    ) AS changed
-    INTO STRICT v_meta FROM "${schema}".meta;
-  IF v_meta.epoch <> p_epoch THEN
-    RETURN json_build_object('kind', 'new-epoch', 'epoch', v_meta.epoch, 'now', v_now);
-  END IF;
-  IF v_meta.known_seq IS NOT NULL THEN
-    -- The first answer may not have waited for the replicas. A write waits for them, with all that came before it.
-    UPDATE "${schema}".commits SET seq = seq WHERE id = p_id;
-    RETURN '{"kind":"committed","seq":' || v_meta.known_seq || ',"now":' || v_now || '}';
-  END IF;
-  IF cardinality(p_seen) > 0 AND p_seen_at > v_now - ${COMMITS_KEPT_MS / 2} THEN
-    IF EXISTS (
-      SELECT FROM unnest(p_seen) AS seen WHERE NOT EXISTS (SELECT FROM "${schema}".commits WHERE commits.id = seen)
-    ) THEN
-      RETURN json_build_object('kind', 'rewound', 'now', v_now);
-    END IF;
-  END IF;
-  IF v_now > p_not_after THEN
-    RETURN json_build_object('kind', 'late', 'now', v_now);
-  END IF;
-  IF v_meta.changed IS NOT NULL THEN
-    RETURN json_build_object('kind', 'conflict', 'rows', v_meta.changed, 'now', v_now);
-  END IF;
-  IF p_written = '{}' THEN
-    -- It only checks: nothing to remember, and nothing to write to the disk.
-    SELECT last_value INTO STRICT v_seq FROM "${schema}".seq;
-    RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
-  END IF;
-
-  IF v_meta.rows_file <> pg_relation_filenode('"${schema}".rows') THEN
-    PERFORM "${schema}".begin_incarnation();
-  END IF;
-  v_seq := nextval('"${schema}".seq');
-  WITH logged AS (
-    INSERT INTO "${schema}".commits (id, seq, at, xid, keys) VALUES (p_id, v_seq, v_now, pg_current_xact_id(), p_written)
-  )
-  INSERT INTO "${schema}".rows (key, seq, body)
-    SELECT written.key, v_seq, written.body FROM unnest(p_written, p_bodies) AS written(key, body)
-    ON CONFLICT (key) DO UPDATE SET seq = excluded.seq, body = excluded.body;
-  -- A notification makes the commits of the whole database wait for each other.
-  IF p_topics <> '' THEN
-    v_done := pg_notify('${topicChannel(name)}', p_topics) IS NULL;
-  END IF;
-  RETURN '{"kind":"committed","seq":' || v_seq || ',"now":' || v_now || '}';
-END
-$body$;
-
 CREATE FUNCTION "${schema}".read_rows(p_keys text[]) RETURNS json LANGUAGE plpgsql AS $body$
 BEGIN
   RETURN (
-    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'rows', (
+    SELECT json_build_object('now', ${NOW_MS}, 'epoch', meta.epoch, 'rows', (
       SELECT json_agg(json_build_object('key', wanted.key, 'seq', coalesce(rows.seq, 0), 'body', rows.body) ORDER BY place)
       FROM unnest(p_keys) WITH ORDINALITY AS wanted(key, place) LEFT JOIN "${schema}".rows ON rows.key = wanted.key
     )) FROM "${schema}".meta
@@ -188,7 +105,7 @@ DECLARE
   v_incarnation text := ${incarnation};
 BEGIN
   RETURN (
-    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+    SELECT json_build_object('now', ${NOW_MS}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
       'snapshot', pg_current_snapshot()::text, 'purged', meta.purged_xid::text, 'rows', (
         SELECT json_agg(json_build_array(page.key, page.seq, page.body, '0')) FROM (
           SELECT key, seq, body FROM "${schema}".rows WHERE key > p_after AND body IS NOT NULL ORDER BY key LIMIT p_limit
@@ -209,7 +126,7 @@ DECLARE
   v_from xid8 := greatest(pg_snapshot_xmax(v_since), p_xid::xid8);
 BEGIN
   RETURN (
-    SELECT json_build_object('now', ${nowMs}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
+    SELECT json_build_object('now', ${NOW_MS}, 'epoch', meta.epoch, 'incarnation', v_incarnation,
       'snapshot', pg_current_snapshot()::text, 'purged', meta.purged_xid::text, 'rows', (
         SELECT json_agg(json_build_array(page.key, page.seq, page.body, page.xid::text)) FROM (
           -- Two searches by the index. One with OR would read every commit since the oldest open transaction.
@@ -263,7 +180,7 @@ $body$;
 -- still need stays.
 CREATE FUNCTION "${schema}".purge(p_kept_ms bigint, p_limit integer) RETURNS boolean LANGUAGE plpgsql AS $body$
 DECLARE
-  v_before bigint := ${nowMs} - p_kept_ms;
+  v_before bigint := ${NOW_MS} - p_kept_ms;
   v_gone record;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(hashtextextended('${name}', 2)) THEN

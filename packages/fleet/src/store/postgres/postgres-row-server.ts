@@ -1,8 +1,8 @@
 /**
  * Rows in a schema of a PostgreSQL database.
  *
- * - A commit, a read and a page of a scan are one statement each, and so one round trip and one transaction. The server's
- *   part is in `functions.ts`.
+ * - A commit, a read and a page of a scan are one statement each, and so one round trip and one transaction. Commits that
+ *   come while others are under way are joined. The server's part is in `functions.ts` and `commit-function.ts`.
  * - Every call has two limits: its signal, and `timeoutMs`. A call that fails is `store_unavailable`. The server is asked to
  *   stop what a call has given up, so its processes do not pile up behind a replica that is gone.
  * - Where replicas confirm commits, a commit waits for them for a quarter of `timeoutMs`: longer than a healthy one takes,
@@ -13,6 +13,7 @@
 
 import type { Epoch } from "@sandlot/contract";
 import type { Timer, World } from "../../world/world.ts";
+import { CommitGatherer, type JoinedAnswer, type JoinedCommit } from "../rows/commit-gatherer.ts";
 import { epochAfter } from "../rows/epoch-order.ts";
 import {
   COMMITS_KEPT_MS,
@@ -28,9 +29,10 @@ import {
   type RowServer,
   type Topic,
 } from "../rows/row-server.ts";
+import { plainArray, textArray } from "./array-values.ts";
 import { type BackendKey, sendCancelRequest } from "./cancel-request.ts";
 import { type CheckedConnection, connect, type ServerFacts } from "./connect.ts";
-import { type Connection, ServerFailure } from "./connection.ts";
+import { type Connection, noAnswer, ServerFailure } from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
 import { cursorText, isCurrent, type Position, parseCursor, type Snapshot } from "./cursor.ts";
 import { unavailable } from "./problem.ts";
@@ -91,6 +93,7 @@ export class PostgresRowServer implements RowServer {
   readonly #world: World;
   readonly #pool: ConnectionPool;
   readonly #topics: TopicListener;
+  readonly #commits: CommitGatherer;
   #facts: ServerFacts;
   #purgeTimer: Timer | null = null;
   /** Requests to stop that are under way. */
@@ -106,6 +109,11 @@ export class PostgresRowServer implements RowServer {
     const { monotonicMs } = world;
     this.#pool = new ConnectionPool({ max: settings.poolMax, place: placeOf(settings), open, monotonicMs });
     this.#topics = new TopicListener(settings, world);
+    this.#commits = new CommitGatherer({
+      world,
+      send: (commit, until) => this.#commitTogether(commit, until),
+      gaveUp: () => unavailable("commit", noAnswer(placeOf(settings)).problem),
+    });
     this.#purgeLater();
   }
 
@@ -117,27 +125,38 @@ export class PostgresRowServer implements RowServer {
     return promiseOf(this.#facts);
   }
 
-  async commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
+  commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
+    return this.#commits.commit(commit, signal);
+  }
+
+  async #commitTogether(commit: JoinedCommit, signal: AbortSignal): Promise<JoinedAnswer> {
     const { schema } = this.#settings;
+    const { ids, reads, writes } = commit;
     const topics = commit.topics.join(" ");
-    const keys = [...commit.reads.keys()].sort();
+    const keys = [...reads.keys()].sort();
     const values = [
-      commit.id,
+      textArray(ids),
       commit.epoch,
-      commit.seen,
+      textArray(commit.seen),
       Math.floor(commit.seenAt),
       Math.floor(commit.notAfter),
-      keys,
-      keys.map((key) => commit.reads.get(key) ?? null),
-      keys.map((key) => commit.writes.has(key)),
-      [...commit.writes.keys()],
-      [...commit.writes.values()],
+      textArray(keys),
+      plainArray(keys.map((key) => reads.get(key) ?? 0)),
+      plainArray(keys.map((key) => writes.has(key))),
+      textArray([...writes.keys()]),
+      textArray([...writes.values()]),
       topics.length > TOPICS_BYTES_MAX ? "*" : topics,
       commit.isDurable,
     ];
-    const sql = `SELECT "${schema}".commit_rows($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS answer`;
+    const sql = `SELECT "${schema}".commit_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) AS answer`;
     const stopAfterMs = this.#facts.synchronousStandbys === "" ? null : this.#settings.timeoutMs / 4;
-    return JSON.parse(await this.#ask<string>("commit", sql, values, signal, stopAfterMs)) as CommitAnswer;
+    try {
+      return JSON.parse(await this.#call<string>("commit", sql, values, signal, stopAfterMs)) as JoinedAnswer;
+    } catch (error) {
+      // One of them may be to blame. Alone, only that one fails.
+      if (ids.length > 1 && error instanceof ServerFailure && isOfValues(error)) return { kind: "split" };
+      throw translated(error, "commit");
+    }
   }
 
   async read(keys: readonly RowKey[], signal: AbortSignal): Promise<ReadAnswer> {
@@ -178,8 +197,16 @@ export class PostgresRowServer implements RowServer {
     this.#pool.close();
   }
 
+  async #ask<Answer>(operation: string, sql: string, values: readonly unknown[], signal: AbortSignal): Promise<Answer> {
+    try {
+      return await this.#call<Answer>(operation, sql, values, signal);
+    } catch (error) {
+      throw translated(error, operation);
+    }
+  }
+
   /** One statement with one value as its answer, prepared once per connection. The server's functions are our own. */
-  async #ask<Answer>(
+  async #call<Answer>(
     operation: string,
     sql: string,
     values: readonly unknown[],
@@ -200,8 +227,6 @@ export class PostgresRowServer implements RowServer {
       });
       if (row === undefined) throw unavailable(operation, "the server answered without a row; its schema is damaged");
       return row.answer;
-    } catch (error) {
-      throw translated(error, operation);
     } finally {
       limit.cancel();
     }
@@ -241,7 +266,7 @@ export class PostgresRowServer implements RowServer {
   #purgeLater(): void {
     if (this.#closed) return;
     const delayMs = PURGE_INTERVAL_MS * (0.5 + this.#world.random());
-    this.#purgeTimer = this.#world.timer(delayMs, () => void this.#purge().finally(() => this.#purgeLater()), {
+    this.#purgeTimer = this.#world.timer(delayMs, () => void this.purge().finally(() => this.#purgeLater()), {
       background: true,
     });
   }
@@ -250,7 +275,7 @@ export class PostgresRowServer implements RowServer {
    * Never rejects. A failure only delays: the calls of the store report what is wrong with the server. Both parts are
    * tried, because a server that forbids the one may allow the other.
    */
-  async #purge(): Promise<void> {
+  async purge(keptMs?: number): Promise<void> {
     this.#pool.trim(IDLE_MS);
     try {
       await this.endOrphans();
@@ -259,7 +284,7 @@ export class PostgresRowServer implements RowServer {
     }
     try {
       for (let batch = 0; batch < PURGE_BATCHES_MAX && !this.#closed; batch += 1)
-        if (!(await this.purgeBatch())) return;
+        if (!(await this.purgeBatch(keptMs))) return;
     } catch {
       // The next turn tries again.
     }
@@ -267,11 +292,12 @@ export class PostgresRowServer implements RowServer {
 
   /**
    * Stops commits of this fleet that wait for a replica longer than any gateway waits for them: their gateway has died, or
-   * was cut off. They stand then, and no longer hold up other commits. Returns how many.
+   * was cut off. They stand then, and no longer hold up other commits. Returns how many. `sandlot doctor` says where this role
+   * may not.
    */
   endOrphans(olderThanMs = this.#settings.timeoutMs * 2): Promise<number> {
     const sql = `SELECT count(pg_cancel_backend(pid))::integer AS answer FROM pg_stat_activity
-      WHERE usename = current_user AND datname = current_database() AND wait_event = 'SyncRep'
+      WHERE pg_has_role(usesysid, 'USAGE') AND datname = current_database() AND wait_event = 'SyncRep'
         AND starts_with(query, $1) AND query_start < clock_timestamp() - $2 * interval '1 millisecond'`;
     const ours = `SELECT "${this.#settings.schema}".`;
     return this.#ask<number>("endOrphans", sql, [ours, olderThanMs], new AbortController().signal);
@@ -339,6 +365,11 @@ function pageOf(page: PageResult, from: Position | null, limit: number): Page | 
     epoch,
     now,
   };
+}
+
+/** SQLSTATE classes of what only the values of one commit can cause: data, limits of the program. */
+function isOfValues({ failure: { code } }: ServerFailure): boolean {
+  return code !== null && /^(?:22|23|54)/.test(code);
 }
 
 function translated(error: unknown, operation: string): unknown {

@@ -11,6 +11,7 @@
  */
 
 import { SandlotError } from "@sandlot/contract";
+import { createCommitFunction } from "./commit-function.ts";
 import type { Connection } from "./connection.ts";
 import { createFunctions } from "./functions.ts";
 
@@ -36,6 +37,8 @@ CREATE INDEX commits_by_xid ON "${schema}".commits (xid);
 CREATE SEQUENCE "${schema}".seq AS bigint;
 SELECT setval('"${schema}".seq', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint);
 ${createFunctions(schema)}`,
+  // Commits can be joined. Version 1 had `commit_rows` only.
+  createCommitFunction,
 ];
 
 export const SCHEMA_VERSION = MIGRATIONS.length;

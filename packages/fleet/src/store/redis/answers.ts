@@ -1,9 +1,10 @@
 /** The answers of the scripts, checked and typed, and the cursors of scans. */
 
 import type { Epoch } from "@sandlot/contract";
-import type { CommitAnswer, Cursor, Page, ReadAnswer, Row, RowKey } from "../rows/row-server.ts";
+import type { JoinedAnswer } from "../rows/commit-gatherer.ts";
+import type { Cursor, Page, ReadAnswer, Row, RowKey } from "../rows/row-server.ts";
 
-export function parseCommit(answer: unknown): CommitAnswer {
+export function parseCommit(answer: unknown): JoinedAnswer {
   const [kind, time, value, ...rest] = listOf(answer);
   const now = numberOf(time);
   switch (kind) {
@@ -16,6 +17,8 @@ export function parseCommit(answer: unknown): CommitAnswer {
     case "rewound":
     case "late":
       return { kind, now };
+    case "split":
+      return { kind };
     default:
       throw unexpected(kind);
   }

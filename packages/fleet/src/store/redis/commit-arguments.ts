@@ -1,6 +1,7 @@
 /** Calls as the arguments that the scripts expect (`scripts.ts`). In Redis a row key begins with `:`, an id with `#`. */
 
-import { type Commit, KEPT_TABLES, type RowKey } from "../rows/row-server.ts";
+import type { JoinedCommit } from "../rows/commit-gatherer.ts";
+import { KEPT_TABLES, type RowKey } from "../rows/row-server.ts";
 
 /** The part of a commit in the ordinary tables, or in the kept ones. */
 interface Part {
@@ -13,8 +14,8 @@ interface Part {
 
 const KEPT_PREFIXES = KEPT_TABLES.map((table) => `${table}/`);
 
-export function commitArguments(commit: Commit, channel: string): string[] {
-  const { id, epoch, seen, seenAt, notAfter, reads, writes, topics, isDurable } = commit;
+export function commitArguments(commit: JoinedCommit, channel: string): string[] {
+  const { ids, epoch, seen, seenAt, notAfter, reads, writes, topics, isDurable } = commit;
   const [live, kept] = [newPart(), newPart()];
   const partOf = (key: RowKey) => (KEPT_PREFIXES.some((prefix) => key.startsWith(prefix)) ? kept : live);
   for (const [key, seq] of reads) {
@@ -36,7 +37,8 @@ export function commitArguments(commit: Commit, channel: string): string[] {
     String(topics.length),
     ...countsOf(live),
     ...countsOf(kept),
-    commitField(id),
+    String(ids.length),
+    ...ids.map(commitField),
     ...seen.map(commitField),
     ...topics,
     ...textsOf(live),

@@ -11,6 +11,7 @@
 
 import type { Epoch } from "@sandlot/contract";
 import type { World } from "../../world/world.ts";
+import { CommitGatherer, type JoinedAnswer, type JoinedCommit } from "../rows/commit-gatherer.ts";
 import { epochAfter } from "../rows/epoch-order.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer, Topic } from "../rows/row-server.ts";
 import { cursorFrom, parseCommit, parseEpoch, parsePage, parseRead } from "./answers.ts";
@@ -26,6 +27,8 @@ import { meansAnotherMaster, troubleOf, unavailable, wordOf } from "./trouble.ts
 const PAGE_MAX = 250;
 /** Old entries that one call removes from a server that is out of memory. */
 const RELIEVED_MAX = 500;
+
+const GAVE_UP = "it did not answer before the caller stopped waiting";
 
 /** A connection, or the commits that wait for replicas on theirs. */
 interface Sender {
@@ -51,12 +54,18 @@ export class RedisRowServer implements RowServer {
   readonly #keys: Keys;
   readonly #world: World;
   readonly #topics: Topics;
+  readonly #commits: CommitGatherer;
 
   constructor(link: MasterLink, keys: Keys, settings: RedisSettings, world: World) {
     this.#link = link;
     this.#keys = keys;
     this.#world = world;
     this.#topics = new Topics(link, keys.channel, world);
+    this.#commits = new CommitGatherer({
+      world,
+      send: (commit, signal) => this.#commitTogether(commit, signal),
+      gaveUp: () => unavailable("commit", GAVE_UP),
+    });
     const isSingle = settings.topology.kind === "standalone" && settings.replicasMin === 0;
     this.promise = promiseOf(this.facts(), isSingle);
   }
@@ -67,6 +76,10 @@ export class RedisRowServer implements RowServer {
   }
 
   commit(commit: Commit, signal: AbortSignal): Promise<CommitAnswer> {
+    return this.#commits.commit(commit, signal);
+  }
+
+  #commitTogether(commit: JoinedCommit, signal: AbortSignal): Promise<JoinedAnswer> {
     return this.#call("commit", signal, async (session) => {
       const args = commitArguments(commit, this.#keys.channel);
       const { durable, commands } = session;
@@ -111,7 +124,7 @@ export class RedisRowServer implements RowServer {
     try {
       return await work(session);
     } catch (error) {
-      if (signal.aborted) throw unavailable(operation, "it did not answer before the caller stopped waiting", error);
+      if (signal.aborted) throw unavailable(operation, GAVE_UP, error);
       if (meansAnotherMaster(error)) this.#link.drop(session);
       if (wordOf(error) === "OOM") await this.#relieve(session.commands, signal);
       throw troubleOf(operation, showEndpoint(session.dial.endpoint), error);

@@ -113,29 +113,35 @@ end
 
 /**
  * `commit-arguments.ts` makes ARGV: proposal, epoch, seenAt, notAfter, isDurable, channel; the numbers of seen and topics;
- * for the ordinary and for the kept tables the numbers of reads, writes and deletions; then id, seen, topics; and for both
- * kinds of tables the keys and the seqs of reads, pairs of key and body, and deleted keys.
+ * for the ordinary and for the kept tables the numbers of reads, writes and deletions; the number of ids; then ids, seen,
+ * topics; and for both kinds of tables the keys and the seqs of reads, pairs of key and body, and deleted keys. Several ids
+ * are commits that were joined: they take effect together or not at all.
  */
 const COMMIT = script(
   "commit",
   "",
   `local seen_count, topic_count = tonumber(ARGV[7]), tonumber(ARGV[8])
-local CHUNK, ID_AT = ${CHUNK}, 15
-${begin(", unpack(ARGV, ID_AT, ID_AT + seen_count)")}${PURGE}
+local CHUNK, IDS_AT, id_count = ${CHUNK}, 16, tonumber(ARGV[15])
+local seen_at = IDS_AT + id_count
+${begin(", unpack(ARGV, IDS_AT, seen_at + seen_count - 1)")}${PURGE}
 if epoch ~= ARGV[2] then return { 'new-epoch', now, epoch } end
-if known[5] then
+if id_count > 1 then
+  for index = 5, 4 + id_count do
+    if known[index] then return { 'split', now } end
+  end
+elseif known[5] then
   -- WAIT counts the writes of its own connection, and the first attempt may have used another.
   if ARGV[5] == '1' then redis.call('HSET', KEYS[1], '!retried', now) end
   return { 'committed', now, known[5] }
 end
 if now - ARGV[3] <= ${COMMITS_KEPT_MS / 2} then
-  for index = 6, 5 + seen_count do
+  for index = 5 + id_count, 4 + id_count + seen_count do
     if not known[index] then return { 'rewound', now } end
   end
 end
 if now > tonumber(ARGV[4]) then return { 'late', now } end
 
-local topics_at = ID_AT + 1 + seen_count
+local topics_at = seen_at + seen_count
 local reads_at = topics_at + topic_count
 local differing
 local at = reads_at
@@ -163,8 +169,11 @@ local seq
 -- A commit that only checks is not remembered: its retry checks again.
 if ARGV[10] + ARGV[11] + ARGV[13] + ARGV[14] > 0 then
   seq = text(math.max(last + 1, micros))
-  local id = ARGV[ID_AT]
-  local fields, scores = { '!seq', seq, id, seq }, { '-' .. seq, id }
+  local fields, scores = { '!seq', seq }, {}
+  for at = IDS_AT, seen_at - 1 do
+    fields[#fields + 1], fields[#fields + 2] = ARGV[at], seq
+    scores[#scores + 1], scores[#scores + 2] = '-' .. seq, ARGV[at]
+  end
   at = reads_at
   for family = 0, 1 do
     local rows, index = KEYS[1 + 2 * family], KEYS[2 + 2 * family]

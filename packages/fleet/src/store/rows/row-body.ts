@@ -39,6 +39,12 @@ export interface HomeBody {
 const id = z.string();
 const count = z.int().min(0);
 const credentials = z.looseObject({ generation: z.number(), token: z.string() });
+const restore = z.looseObject({
+  checkpoint: z.string(),
+  paths: z.array(z.string()).optional(),
+  requestId: z.string(),
+  as: z.enum(["restore", "undo", "redo"]),
+});
 const nothing = z.record(z.string(), z.never());
 
 const anyRecord = {
@@ -92,6 +98,7 @@ const recordSchema = z.discriminatedUnion("state", [
     ...acting,
     state: z.literal("stopping"),
     emptyHome: z.literal(true).optional(),
+    restore: restore.optional(),
     ref: z.string().nullable(),
     arrival: z.string().nullable(),
     boundFrom: credentials.nullable(),

@@ -9,13 +9,14 @@
  */
 
 import { type Epoch, isSandlotError, SandlotError } from "@sandlot/contract";
-import { sleep, within } from "../../world/waiting.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { StepCost } from "../step-observer.ts";
 import { CommitFrontier } from "./commit-frontier.ts";
 import { epochAfter } from "./epoch-order.ts";
 import type { Commit, CommitAnswer, Cursor, Page, ReadAnswer, RowKey, RowServer } from "./row-server.ts";
 import { ServerClock } from "./server-clock.ts";
+import { type TimeLimit, TimeLimits } from "./time-limits.ts";
 
 const READ_TRIES = 3;
 const PAUSE_MIN_MS = 10;
@@ -25,9 +26,7 @@ const RETRY_AFTER_MS = 250;
 /** The deadline of a step. */
 export interface Deadline {
   readonly operation: string;
-  readonly signal: AbortSignal;
-  /** On the monotonic clock. */
-  readonly at: number;
+  readonly limit: TimeLimit;
   /** Why the last try failed: a step that ends by its deadline says so. */
   readonly trouble: { problem: string | null };
   /** Of this step alone. */
@@ -44,14 +43,14 @@ export class RowClient {
   /** Since the store was opened. */
   readonly counts: StepCost = { calls: 0, conflicts: 0, retries: 0 };
   readonly #world: World;
-  readonly #attemptMs: number;
+  readonly #attempts: TimeLimits;
 
   constructor(server: RowServer, world: World, stepMs: number) {
     this.server = server;
     this.#world = world;
     this.clock = new ServerClock(world);
     // A third of the step's time, so that a lost answer leaves time to ask again.
-    this.#attemptMs = stepMs / 3;
+    this.#attempts = new TimeLimits(world, stepMs / 3);
   }
 
   /** Sends a commit until it is answered. */
@@ -64,7 +63,7 @@ export class RowClient {
       ...parts,
       ...this.frontier.seen(now),
       id: this.#world.randomHex(16),
-      notAfter: now + Math.max(0, Math.floor(deadline.at - this.#world.monotonicMs())),
+      notAfter: now + Math.max(0, Math.floor(deadline.limit.at - this.#world.monotonicMs())),
     };
     for (let tries = 0; ; tries += 1) {
       try {
@@ -105,8 +104,8 @@ export class RowClient {
   }
 
   /** Between two runs of a step that others keep overtaking. */
-  backOff(conflicts: number, { signal }: Deadline): Promise<void> {
-    return sleep(this.#world, this.#pauseMs(conflicts), signal);
+  backOff(conflicts: number, { limit }: Deadline): Promise<void> {
+    return sleep(this.#world, this.#pauseMs(conflicts), limit.signal);
   }
 
   async #retry<T>(deadline: Deadline, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -121,20 +120,20 @@ export class RowClient {
   }
 
   #call<T>(deadline: Deadline, call: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const { operation, signal } = deadline;
+    const { operation, limit } = deadline;
     this.#count(deadline, "calls");
     const late = () => unavailable(operation, `${this.server.kind} did not answer in time`);
-    return within(this.#world, this.#attemptMs, signal, late, call);
+    return this.#attempts.within(limit, late, (attempt) => call(attempt.signal));
   }
 
   /** Waits before the next try. Rejects when there is none: another error, or the end of the step's time. */
   async #pauseAfter(error: unknown, deadline: Deadline, tries: number): Promise<void> {
-    const { signal, trouble } = deadline;
-    if (signal.aborted) throw signal.reason;
+    const { limit, trouble } = deadline;
+    limit.throwIfEnded();
     if (!isSandlotError(error, "store_unavailable")) throw error;
     trouble.problem = error.details.problem;
     this.#count(deadline, "retries");
-    await sleep(this.#world, this.#pauseMs(tries), signal);
+    await sleep(this.#world, this.#pauseMs(tries), limit.signal);
   }
 
   #count({ cost }: Deadline, what: keyof StepCost): void {

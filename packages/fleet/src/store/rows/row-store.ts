@@ -17,7 +17,7 @@
  */
 
 import type { Epoch, InstanceId } from "@sandlot/contract";
-import { abortable, within } from "../../world/waiting.ts";
+import { abortable } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { SharedEntries } from "../entries.ts";
 import type { StepCost, StepObserver } from "../step-observer.ts";
@@ -35,6 +35,7 @@ import { RowMirror } from "./row-mirror.ts";
 import type { Commit, Cursor, RowKey, RowServer } from "./row-server.ts";
 import { RowView } from "./row-view.ts";
 import { attempt, encoded, isCovered, settled } from "./step-outcome.ts";
+import { TimeLimits } from "./time-limits.ts";
 
 export interface RowStoreOptions {
   readonly server: RowServer;
@@ -87,7 +88,7 @@ export class RowStore extends TransactionalStore {
   #unsubscribe: (() => void) | null = null;
   #isClosed = false;
   #observer: StepObserver | null = null;
-  readonly #closing = new AbortController();
+  readonly #limits: TimeLimits;
 
   constructor({ server, world, timeoutMs = TIMEOUT_MS }: RowStoreOptions) {
     super();
@@ -96,6 +97,7 @@ export class RowStore extends TransactionalStore {
     this.#world = world;
     this.#timeoutMs = timeoutMs;
     this.#client = new RowClient(server, world, timeoutMs);
+    this.#limits = new TimeLimits(world, timeoutMs);
     this.#mirror = new RowMirror(
       () => world.monotonicMs(),
       () => this.#client.clock.now(),
@@ -153,7 +155,7 @@ export class RowStore extends TransactionalStore {
   async close(): Promise<void> {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    this.#closing.abort(unavailable("close", "it is closed"));
+    this.#limits.endAll(unavailable("close", "it is closed"));
     this.#hints.clear();
     this.#unsubscribe?.();
     await this.#client.server.close();
@@ -171,16 +173,16 @@ export class RowStore extends TransactionalStore {
   }
 
   async #untilCommitted<T>(deadline: Deadline, plan: StepPlan, step: (view: RowView) => T): Promise<T> {
-    const { operation, signal } = deadline;
+    const { operation, limit } = deadline;
     // Rows that were present together, at a moment after the request.
     let present: ReadonlyMap<RowKey, number> | null = null;
     let isFresh = false;
     let conflicts = 0;
     for (;;) {
-      signal.throwIfAborted();
+      limit.throwIfEnded();
       if (this.#epoch === null) await this.#findEpoch(deadline);
       if (plan.needsFresh && !isFresh) {
-        await this.#freshMirror(operation, signal);
+        await this.#freshMirror(operation, limit.signal);
         isFresh = true;
         continue;
       }
@@ -189,7 +191,7 @@ export class RowStore extends TransactionalStore {
       const view = this.#newView(epoch, plan, isFresh);
       const outcome = attempt(view, step);
       if (outcome.kind === "mirror") {
-        await this.#freshMirror(operation, signal);
+        await this.#freshMirror(operation, limit.signal);
         isFresh = true;
         continue;
       }
@@ -323,15 +325,11 @@ export class RowStore extends TransactionalStore {
   #within<T>(name: string, operation: string, failure: string, work: (deadline: Deadline) => Promise<T>): Promise<T> {
     const cost: StepCost = { calls: 0, conflicts: 0, retries: 0 };
     const trouble: Deadline["trouble"] = { problem: null };
-    const at = this.#world.monotonicMs() + this.#timeoutMs;
     const late = () => {
       const cause = trouble.problem === null ? "" : `: ${trouble.problem}`;
       return unavailable(operation, `${this.kind} ${failure} within ${this.#timeoutMs} ms${cause}`);
     };
-    const run = () =>
-      within(this.#world, this.#timeoutMs, this.#closing.signal, late, (signal) =>
-        work({ operation, signal, at, trouble, cost }),
-      );
+    const run = () => this.#limits.within(null, late, (limit) => work({ operation, limit, trouble, cost }));
     return this.#observer === null ? run() : this.#observer.around(name, cost, run);
   }
 
@@ -351,7 +349,7 @@ export class RowStore extends TransactionalStore {
     let loadedAt = begunAt;
     let loads = 0;
     for (;;) {
-      deadline.signal.throwIfAborted();
+      deadline.limit.throwIfEnded();
       if (this.#cursor === null) {
         // A server that refuses its own cursors must not be asked without a pause.
         if (loads > 1) await this.#client.backOff(loads, deadline);

@@ -5,9 +5,16 @@
 
 import type { Epoch } from "@sandlot/contract";
 import { isAnonymous, type ReadyRecord, type RemoteLease, type StoppingRecord } from "../record.ts";
-import type { AdoptRequest, ClaimForRemovalRequest, HoldAnswer, RejoinRequest, RestoreRequest } from "../store.ts";
+import type {
+  AdoptRequest,
+  ClaimForRemovalRequest,
+  HoldAnswer,
+  HoldRequest,
+  RejoinRequest,
+  RestoreRequest,
+} from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { addHold, firstRecord, hold, nextGeneration } from "./creation.ts";
+import { addHold, firstRecord, nextGeneration } from "./creation.ts";
 import { mayLiveOn, reaches, refuseWhileRecovering, settle } from "./engines.ts";
 import { hasSession, insert, raiseGeneration, refuseIfFull } from "./rows.ts";
 
@@ -41,8 +48,20 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
 /** Each hold is judged for itself, and the session for all. */
 export function rejoin(tables: Tables, { instance, holds }: RejoinRequest): readonly HoldAnswer[] {
   return holds.map((one) =>
-    one.kind === "hold" ? hold(tables, { ...one, instance }) : restore(tables, { ...one, instance }),
+    one.kind === "hold" ? holdAgain(tables, { ...one, instance }) : restore(tables, { ...one, instance }),
   );
+}
+
+/**
+ * A hold of this epoch, whose session has ended since. Also while the store recovers: what a holder has put back is not
+ * newly held, and its instance may be the only one that can end the recovery.
+ */
+function holdAgain(tables: Tables, request: HoldRequest): HoldAnswer {
+  const { sandboxId, generation, instance } = request;
+  if (!hasSession(tables, instance)) return { kind: "unknown-session" };
+  const record = tables.record(sandboxId);
+  if (record?.state !== "ready" || record.generation !== generation) return { kind: "gone", record };
+  return { kind: "held", record: addHold(tables, record, request) };
 }
 
 /** Renewals may have been lost with the store: a new beat makes every observer count anew. */
@@ -74,9 +93,9 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
   if (!hasSession(tables, request.actor) || tables.record(request.sandboxId) !== null) return null;
   if (!reaches(tables, request.actor, request.engine)) return null;
   if (request.epoch !== undefined && request.epoch !== tables.meta().epoch) return null;
-  const { key, ref, place, superseded, purge = false, emptyHome = false } = request;
+  const { key, ref, place, superseded, purge = false, emptyHome = false, restore } = request;
   /** A person asked for it, so the thread must be its own. */
-  const isRequested = purge || emptyHome;
+  const isRequested = purge || emptyHome || restore !== undefined;
   const given = request.generation;
   if (superseded !== undefined) {
     const newer = tables.recordOf(superseded.user, superseded.thread);
@@ -99,6 +118,7 @@ export function claimForRemoval(tables: Tables, request: ClaimForRemovalRequest)
     ...firstRecord(tables, { ...request, user, thread, generation, state: "stopping" }),
     ...{ ref, place, purge: purge || isAnonymous(thread), reason: isRequested ? "destroyed" : "orphaned" },
     ...(emptyHome && { emptyHome }),
+    ...(restore !== undefined && { restore, reason: "restored" as const }),
   };
   // A look around has found it, perhaps with files. What its own maker gives up was never used.
   if (request.epoch !== undefined) settle(tables, record);

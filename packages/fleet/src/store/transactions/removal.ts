@@ -34,7 +34,9 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
   }
   const emptyHome = request.emptyHome === true && !purge ? ({ emptyHome: true } as const) : {};
-  const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, purge, ...emptyHome };
+  const restore = request.restore === undefined || purge ? {} : { restore: request.restore };
+  const files = { purge, ...emptyHome, ...restore };
+  const stopping: StoppingRecord = { ...record, ...ENDED, state: "stopping", actor, reason, ...files };
   return { kind: "stopping", record: move(tables, record, stopping) };
 }
 

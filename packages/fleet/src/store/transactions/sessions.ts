@@ -64,7 +64,7 @@ function lossOf(tables: Tables, instance: InstanceId, sandboxId: SandboxId, gene
   if (record?.state === "ready" && record.holders[instance]?.generation === generation) return null;
   // The first reason stays: later the remains may be ended once more.
   const reason = tables.tombstone(sandboxId)?.reason ?? record?.reason;
-  if (reason === "destroyed" || reason === "crashed") return reason;
+  if (reason === "destroyed" || reason === "restored" || reason === "crashed") return reason;
   return "session-lost";
 }
 

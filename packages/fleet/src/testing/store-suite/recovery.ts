@@ -44,6 +44,27 @@ export const recoveryCases: readonly StoreCase[] = [
     },
   },
   {
+    name: "who has put a sandbox back takes it again while it recovers, when its session has ended since",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      expect(await store.adopt(await adoptOf(stage, "t"))).toBe(true);
+      const { sandboxId } = stage.some(await store.find(USER, "t" as ThreadId));
+      const parked = await stage.readyNow(sandboxId);
+      expect((await store.restore({ record: parked, instance: a, seq: 1 })).kind).toBe("held");
+      await stage.endDeadSession(a);
+      const { generation } = parked;
+      const hold = { kind: "hold", sandboxId, generation, seq: 2 } as const;
+      expect(await store.rejoin({ instance: a, holds: [hold] })).toEqual([{ kind: "unknown-session" }]);
+      expect((await stage.beat("a", 3, { register: true })).kind).toBe("ok");
+      const other = { ...hold, generation: later(generation) };
+      const answers = await store.rejoin({ instance: a, holds: [hold, other] });
+      expect(answers.map(({ kind }) => kind)).toEqual(["held", "gone"]);
+      expect(Object.keys((await stage.now(sandboxId)).holders)).toEqual(["a"]);
+    },
+  },
+  {
     name: "recovery ends for its own epoch only",
     begins: "recovering",
     async run(stage) {

@@ -3,34 +3,51 @@
  * `tests/cluster`. Pods, Secrets and claims that are left after a test fail it.
  */
 
-import { chmodSync, readdirSync, readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { execFileSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, statSync, watch, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import type { EngineRef, FleetId } from "@sandlot/contract";
 import { expect } from "vitest";
 import type { Backend } from "../../../src/backend/backend.ts";
-import type { Blueprint } from "../../../src/backend/blueprint.ts";
+import type { Blueprint, NamedBlueprint } from "../../../src/backend/blueprint.ts";
 import { type ApiClient, openApi } from "../../../src/backends/kubernetes/api/client.ts";
 import { openKubernetesBackend } from "../../../src/backends/kubernetes/backend.ts";
 import { type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "../../../src/backends/kubernetes/config.ts";
+import { installPolicies } from "../../../src/backends/kubernetes/network/install-policies.ts";
 import { parseRef } from "../../../src/backends/kubernetes/pod/names.ts";
+import type { KubernetesSettings } from "../../../src/backends/kubernetes/settings.ts";
 import type { BackendHarness } from "../../../src/testing/backend-suite.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 import { sleep } from "../../../src/world/waiting.ts";
 
 const world = systemWorld();
 export const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
-const IMAGE = "localhost/sandlot-test:1";
+export const IMAGE = "localhost/sandlot-test:1";
 const NEVER = new AbortController().signal;
 
 const MIB = 1024 * 1024;
 const GONE_MS = 30_000;
+export const KUBE_BIN = process.env.KUBE_BIN ?? join(homedir(), ".cache/kube-dev/bin");
+/** Where the cluster's own provisioner keeps volumes. */
+const VOLUMES = "/tmp/hostpath_pv";
 
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
 
+interface OpenMore {
+  readonly fleetId?: FleetId;
+  /** Whether the cluster is tried before the first sandbox. Default: as the harness. */
+  readonly tries?: boolean;
+  readonly blueprints?: Readonly<Record<string, NamedBlueprint>>;
+}
+
 interface KubernetesHarness extends BackendHarness {
   readonly api: ApiClient;
-  open(different?: Partial<KubernetesConfig>, fleetId?: FleetId): Promise<Backend>;
+  /** As `open` would use them. */
+  settings(different?: Partial<KubernetesConfig>): KubernetesSettings;
+  installPolicies(egress: KubernetesConfig["egress"]): Promise<void>;
+  open(different?: Partial<KubernetesConfig>, more?: OpenMore): Promise<Backend>;
 }
 
 function configOf(namespace: string, different: Partial<KubernetesConfig> = {}): KubernetesConfig {
@@ -57,9 +74,22 @@ async function openNamespace(): Promise<{ readonly api: ApiClient; close(): Prom
   };
 }
 
+/** Asks the cluster once. `null` also where there is none. */
+export async function lookUp<T>(ask: (api: ApiClient, signal: AbortSignal) => Promise<T>): Promise<T | null> {
+  if (CLUSTER === null) return null;
+  const api = await openApi({ kubeconfig: CLUSTER, context: null, namespace: "default" }, world);
+  try {
+    return await ask(api, NEVER);
+  } finally {
+    api.close();
+  }
+}
+
 interface HarnessOptions {
   /** Overrides of the backend's usual settings. */
   readonly different?: Partial<KubernetesConfig>;
+  /** Whether the cluster is tried before the first sandbox. Default: no. */
+  readonly tries?: boolean;
   readonly workspaces?: (api: ApiClient) => Promise<KubernetesConfig["workspaces"]>;
 }
 
@@ -67,22 +97,27 @@ export async function openHarness(options: HarnessOptions = {}): Promise<Kuberne
   const namespace = await openNamespace();
   const { api } = namespace;
   const workspaces = await options.workspaces?.(api);
-  const different = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
+  const usual = { ...options.different, ...(workspaces !== undefined && { workspaces }) };
   const backends: Backend[] = [];
   const fleetId = `fleet-${world.randomHex(3)}` as FleetId;
   const otherId = `other-${world.randomHex(3)}` as FleetId;
-  const open: KubernetesHarness["open"] = async (more = {}, fleet = fleetId) => {
-    const kubernetes = configOf(api.namespace, { ...different, ...more });
-    const settings = { fleetId: fleet, orphanTimeoutMs: 120_000, blueprints: {}, kubernetes };
-    const backend = await openKubernetesBackend({ settings, world });
+  const settingsOf = (different: Partial<KubernetesConfig> = {}): KubernetesSettings => {
+    const kubernetes = configOf(api.namespace, { ...usual, ...different });
+    return { fleetId, orphanTimeoutMs: 120_000, blueprints: {}, kubernetes };
+  };
+  const open: KubernetesHarness["open"] = async (different = {}, more = {}) => {
+    const settings = { ...settingsOf(different), ...more };
+    const backend = await openKubernetesBackend({ settings, world, tries: more.tries ?? options.tries ?? false });
     backends.push(backend);
     return backend;
   };
   return {
     ...{ api, fleetId, open },
+    settings: settingsOf,
+    installPolicies: async (egress) => void (await installPolicies(api, { egress, clusterRanges: [] }, false, NEVER)),
     backend: await open(),
     peer: () => open(),
-    stranger: async () => ({ fleetId: otherId, backend: await open({}, otherId) }),
+    stranger: async () => ({ fleetId: otherId, backend: await open({}, { fleetId: otherId }) }),
     kill: (ref) => killPod(api, ref),
     dispose: async () => {
       await Promise.all(backends.map((backend) => backend.close()));
@@ -120,13 +155,54 @@ export async function sharedClaim(api: ApiClient): Promise<KubernetesConfig["wor
   }
 }
 
+/** A kubeconfig of a service account of the namespace that may do nothing. */
+export async function limitedAccount(api: ApiClient): Promise<string> {
+  const { parse, stringify } = await import("yaml");
+  const kubectl = (...args: string[]) =>
+    execFileSync(join(KUBE_BIN, "kubectl"), ["--kubeconfig", CLUSTER ?? "", "--namespace", api.namespace, ...args], {
+      encoding: "utf8",
+    });
+  kubectl("create", "serviceaccount", "limited");
+  const config = parse(readFileSync(CLUSTER ?? "", "utf8"));
+  config.users[0].user = { token: kubectl("create", "token", "limited").trim() };
+  const file = join(mkdtempSync(join(tmpdir(), "sandlot-account-")), "config");
+  writeFileSync(file, stringify(config), { mode: 0o600 });
+  return file;
+}
+
+/** A claim for each thread, of the cluster's own storage class. */
+export async function threadClaims(): Promise<KubernetesConfig["workspaces"]> {
+  openVolumes();
+  return { mode: "per-thread", sizeBytes: 64 * MIB };
+}
+
+let isOpening = false;
+
+/** Lets the account of sandboxes into new volumes of the cluster: real drivers do so by `fsGroup`, host paths do not. */
+export function openVolumes(): void {
+  if (isOpening) return;
+  isOpening = true;
+  mkdirSync(VOLUMES, { recursive: true });
+  chmodSync(VOLUMES, 0o755);
+  const open = (name: string) => {
+    const path = join(VOLUMES, name);
+    try {
+      // A change of the mode is an event as well.
+      if ((statSync(path).mode & 0o777) !== 0o777) chmodSync(path, 0o777);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
+    }
+  };
+  watch(VOLUMES, (_event, name) => void (name !== null && open(name))).unref();
+}
+
 /** Kills every process of the pod on its node, as a crash would, and waits for the kubelet's word. */
 async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
   const parsed = parseRef(ref);
   if (parsed === null) throw new Error(`${ref} names no pod`);
   const pids = processesOf(parsed.uid);
   if (pids.length === 0) throw new Error(`no process of ${ref} runs on this machine`);
-  for (const pid of pids) process.kill(pid, "SIGKILL");
+  for (const pid of pids) kill(pid);
   const until = world.monotonicMs() + GONE_MS;
   for (;;) {
     const found = await api.get("pods", parsed.name, NEVER);
@@ -134,6 +210,15 @@ async function killPod(api: ApiClient, ref: EngineRef): Promise<void> {
     if (found === null || phase === "Failed" || phase === "Succeeded") return;
     if (world.monotonicMs() > until) throw new Error(`${ref} is still ${phase ?? "there"}`);
     await sleep(world, 100);
+  }
+}
+
+/** The end of the pod's first process ends the others. */
+function kill(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
   }
 }
 

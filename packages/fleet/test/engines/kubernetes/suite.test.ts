@@ -7,13 +7,21 @@ import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { searchDeviations } from "../../backends/local/search-deviations.ts";
 import { deviationsIn } from "../../backends/suite-groups.ts";
 import { clusterTools } from "./cluster-tools.ts";
-import { blueprint, openHarness, sharedClaim } from "./kubernetes-harness.ts";
+import { blueprint, lookUp, openHarness, sharedClaim, threadClaims } from "./kubernetes-harness.ts";
+import { withoutBlanks } from "./without-blanks.ts";
 import { withoutWorkspaces } from "./without-workspaces.ts";
 
 /** The groups that each way of working can change. `npm run test:long` runs all of them. */
 const SHARED = ["lifecycle", "attaching", "liveness", "activity", "workspaces", "terminals"];
 const NONE = ["workspaces", "ports", "watching"];
 const FORWARDED = ["attaching", "file streams"];
+const CLAIMS = ["lifecycle", "workspaces"];
+const GVISOR = ["lifecycle", "terminals"];
+
+const NO_GVISOR =
+  (await lookUp((api, signal) => api.get("runtimeclasses", "gvisor", signal))) === null
+    ? "the cluster has no RuntimeClass gvisor: tests/cluster/build.sh addons"
+    : null;
 
 describeBackend({
   name: "kubernetes with a shared claim",
@@ -37,4 +45,20 @@ describeBackend({
   blueprint,
   open: () => openHarness({ different: { connect: "port-forward" } }),
   deviations: deviationsIn(FORWARDED, { ...searchDeviations, ...withoutWorkspaces }),
+});
+
+describeBackend({
+  name: "kubernetes with a claim for each thread",
+  tools: clusterTools(CLAIMS),
+  blueprint,
+  open: () => openHarness({ workspaces: threadClaims }),
+  deviations: deviationsIn(CLAIMS, { ...searchDeviations, ...withoutBlanks }),
+});
+
+describeBackend({
+  name: "kubernetes with gVisor",
+  tools: clusterTools(GVISOR, NO_GVISOR),
+  blueprint,
+  open: () => openHarness({ different: { runtimeClass: "gvisor" } }),
+  deviations: deviationsIn(GVISOR, { ...searchDeviations, ...withoutWorkspaces }),
 });

@@ -116,6 +116,28 @@ test("a commit whose gateway was cut off is ended by another gateway, and holds 
   }
 });
 
+test("a server that forbids to end orphans is purged all the same, and the other way round", async () => {
+  const settings = server.settings({ schema: newSchema() });
+  await using client = await openClient(settings);
+  const kept = async () =>
+    Number(
+      (await server.admin(`SELECT count(*)::integer AS count FROM "${settings.schema}".commits`, "app"))[0]?.count,
+    );
+  await client.write({ "record/a": "A" });
+  await server.admin("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_cancel_backend(integer) FROM PUBLIC", "app");
+  try {
+    expect(await problemOf(client.rows.endOrphans())).toMatch(/the role lacks a right/);
+    expect(await kept()).toBe(1);
+    await client.rows.purge(-1_000);
+    expect(await kept()).toBe(0);
+  } finally {
+    await server.admin("GRANT EXECUTE ON FUNCTION pg_catalog.pg_cancel_backend(integer) TO PUBLIC", "app");
+  }
+  await server.admin(`DROP FUNCTION "${settings.schema}".purge(bigint, integer)`, "app");
+  await client.rows.purge();
+  expect(await client.rows.endOrphans()).toBe(0);
+});
+
 test("a commit whose connection broke is stopped by a request on another one", async () => {
   const settings = server.settings({ schema: newSchema(), timeoutMs: 20_000 });
   const proxy = await BreakableProxy.start(`${server.directory}/.s.PGSQL.${server.port}`);

@@ -42,6 +42,7 @@ test("a healthy server before and after the first use", async () => {
     "store latency",
     "store clock",
     "store replicas",
+    "store orphans",
     "store encryption",
     "store size",
     "store transactions",
@@ -89,3 +90,47 @@ test("a replica that does not confirm", async () => {
     await standby.dispose();
   }
 });
+
+test("commits that wait for a replica, and that the role may not end", async () => {
+  const settings = server.settings({ schema: newSchema() });
+  await using client = await openClient(settings);
+  await client.write({ "record/a": "A" });
+  expect((await found(settings))["store orphans"]).toMatchObject({
+    status: "ok",
+    detail: "no commit waits for a replica",
+  });
+  const requireStandby = async (name: string) => {
+    server.configure({ synchronous_standby_names: `'${name}'` });
+    await server.reload();
+    await expect
+      .poll(() => server.admin("SHOW synchronous_standby_names"))
+      .toEqual([{ synchronous_standby_names: name }]);
+  };
+  // With the replica gone it would wait for ever, as every other commit.
+  const repair = (fix: string | undefined) =>
+    server.admin(`SET synchronous_commit = local; ${statementOf(fix)}`, "app");
+  const orphans = async () => (await found(settings))["store orphans"];
+  await server.admin("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_cancel_backend(integer) FROM PUBLIC", "app");
+  await server.admin("CREATE ROLE second LOGIN");
+  await server.admin(`GRANT USAGE ON SCHEMA "${settings.schema}" TO second`, "app");
+  await requireStandby("absent");
+  try {
+    const forbidden = await orphans();
+    expect(forbidden).toMatchObject({ status: "warn", detail: expect.stringMatching(/^app may not cancel: /) });
+    await repair(forbidden?.fix);
+    const shared = await orphans();
+    expect(shared).toMatchObject({ status: "warn", detail: expect.stringMatching(/the commits of second/) });
+    await repair(shared?.fix);
+    expect(await orphans()).toMatchObject({ status: "ok", detail: "app ends the commits of gateways that have died" });
+  } finally {
+    await requireStandby("");
+    await server.admin("GRANT EXECUTE ON FUNCTION pg_catalog.pg_cancel_backend(integer) TO PUBLIC", "app");
+  }
+});
+
+/** The statement of `psql app -c '…'`. */
+function statementOf(fix: string | undefined): string {
+  const statement = fix?.match(/-c '([^']+)'/)?.[1];
+  if (statement === undefined) throw new Error(`the fix ${fix} has no statement`);
+  return statement;
+}

@@ -1,6 +1,5 @@
 /** A PostgreSQL server in trouble: every call ends by its deadline with a problem that a person can act on. */
 
-import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { BreakableProxy } from "./breakable-proxy.ts";
@@ -189,10 +188,13 @@ test("more calls than connections wait in line, and those that wait too long are
   await blocker.connect();
   await blocker.query(`BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('${schema}', 1))`);
   try {
-    const stuck = commits
-      .slice(0, 2)
-      .map((commit) => problemOf(client.rows.commit({ ...commit, id: `${commit.id}x` }, patience(1_500))));
-    await sleep(200);
+    const stuck: Promise<string>[] = [];
+    for (const commit of commits.slice(0, 2)) {
+      stuck.push(problemOf(client.rows.commit({ ...commit, id: `${commit.id}x` }, patience(5_000))));
+      // Each by itself: commits of one moment would be joined.
+      const waiting = "SELECT count(*)::int AS count FROM pg_stat_activity WHERE wait_event = 'advisory'";
+      await expect.poll(async () => (await server.admin(waiting))[0]?.count).toBe(stuck.length);
+    }
     expect(await problemOf(client.rows.read([], AbortSignal.timeout(300)))).toMatch(
       /all 2 connections .* store.poolMax/,
     );

@@ -48,7 +48,8 @@ describe.skipIf(reasonToSkip() !== null)("redis that crashes", () => {
         }
       };
       const writing = [0, 1, 2, 3].map(write);
-      await stage.sleep(100);
+      const before = acknowledged.size;
+      await stage.until("ten commits of this round", () => acknowledged.size >= before + 10);
       await redis.kill();
       isDown = true;
       await Promise.all(writing);

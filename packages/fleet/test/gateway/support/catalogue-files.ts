@@ -134,7 +134,7 @@ export const FILE_ENTRIES: readonly Entry[] = [
     url: "/v1/threads/:thread/branch",
     who: "owner",
     status: 201,
-    foreign: 201,
+    foreign: 404,
     request: (world) => [thread(world, "/branch"), { json: { to: `${world.thread}-twig` } }],
     invalid: [{}, { to: "a/b" }, { to: 1 }],
   },

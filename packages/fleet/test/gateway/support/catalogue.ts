@@ -3,6 +3,7 @@
  * authorisation walk it; it must name exactly the routes that the server registers.
  */
 
+import { CHECKPOINT_ENTRIES } from "./catalogue-checkpoints.ts";
 import { DASHBOARD_ENTRIES } from "./catalogue-dashboard.ts";
 import { type Entry, MARKER, ROOT, thread, type World } from "./catalogue-entry.ts";
 import { FILE_ENTRIES } from "./catalogue-files.ts";
@@ -306,6 +307,7 @@ export const CATALOGUE: readonly Entry[] = [
       request: (world) => [`/mcp/threads/${world.thread}`, { headers: MCP_HEADERS }],
     }),
   ),
+  ...CHECKPOINT_ENTRIES,
   ...FILE_ENTRIES,
   ...PROVISIONER_ENTRIES,
   ...DASHBOARD_ENTRIES,
@@ -317,6 +319,7 @@ export async function prepare(owner: Caller, name: string, keyId: string): Promi
   const lease = await owner.ask<{ leaseId: string; sandboxId: string }>(201, "POST", `${at}/leases`, {
     json: { ttlMs: 60_000 },
   });
+  await owner.ask(200, "POST", `${at}/checkpoints`, { json: { label: "kept" } });
   const command = `echo ${MARKER} > secret; printf '# ${MARKER}' > ${ROOT}/outputs/report.md; echo ${MARKER} > ${ROOT}/uploads/alices.txt`;
   await owner.ask(200, "POST", `${at}/exec`, { json: { command } });
   const json = { command: `echo ${MARKER}; cat`, background: true, execId: `exec-${name}` };

@@ -125,7 +125,10 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   });
   await membership.renew();
   const isMaking = () => false;
-  const retirement = new Retirement({ ...base, membership, isMaking, underWay: new UnderWay(), stopTimeoutMs: 1_000 });
+  const retirement = new Retirement({
+    ...{ ...base, membership, isMaking, underWay: new UnderWay(), stopTimeoutMs: 1_000 },
+    ...{ ending: new AbortController().signal, budgetOf: () => null },
+  });
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs: 60_000, patienceMs: 1_000 },
     limits: () => ({ max: null, maxPerUser: null, maxPerEngine: null }),

@@ -28,6 +28,8 @@ export const LABEL = {
   place: "sandlot.dev/place",
   network: "sandlot.dev/network",
   engine: "sandlot.dev/engine",
+  /** On pods that try the cluster: the fleet that they belong to. */
+  trial: "sandlot.dev/trial",
 } as const;
 
 /** What tells sandboxes from gateways and egress proxies in one namespace. */

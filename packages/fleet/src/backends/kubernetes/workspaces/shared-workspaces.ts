@@ -150,7 +150,8 @@ export class SharedWorkspaces implements PodWorkspaces {
     const run = (method: PlaceMethod, ...args: readonly string[]) => this.volume.call("trial", [{ method, args }]);
     return {
       name: "gateway",
-      uid: process.getuid?.() ?? 0,
+      // The process of the volume leaves root behind.
+      uid: process.getuid?.() === 0 ? (this.#options.account?.uid ?? 0) : (process.getuid?.() ?? 0),
       makeDirectory: (path) => run("makeDirectory", path) as Promise<void>,
       write: (path, content) => run("write", path, content) as Promise<void>,
       read: (path) => run("read", path) as Promise<string | null>,

@@ -65,7 +65,7 @@ export async function tryVolume(one: VolumePlace, two: VolumePlace, world: World
         ? { passed, because: `Both places write as uid ${one.uid}.` }
         : {
             passed,
-            because: `${one.name} writes as uid ${owners[0]} and ${two.name} as ${owners[1]}: give both the same runAsUser, and switch off id mapping of the volume.`,
+            because: `${one.name} (uid ${one.uid}) writes as uid ${owners[0]} and ${two.name} (uid ${two.uid}) as ${owners[1]}: give both the same runAsUser, and switch off id mapping of the volume.`,
           };
     });
     await attempt("rename", "claim", async () => {

@@ -4,10 +4,11 @@
  */
 
 import { chmodSync, chownSync, linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { NetworkPolicy } from "../../../backend/network/policy.ts";
 import type { World } from "../../../world/world.ts";
 import { type Authority, createAuthority } from "../certificates/authority.ts";
-import { nameServerFiles, needsAuthority, trustFiles } from "../sandbox-side/sandbox-network.ts";
+import { endedHosts, nameServerFiles, needsAuthority, trustFiles } from "../sandbox-side/sandbox-network.ts";
 import { type EgressSettings, places } from "./egress-settings.ts";
 
 export interface DirectoryOptions {
@@ -32,6 +33,7 @@ export function prepareDirectory(options: DirectoryOptions): void {
   }
   const files = [
     ...(policy.mode === "open" ? nameServerFiles(inside) : []),
+    ...(policy.registries?.files ?? []).map(({ name, content }) => ({ path: join(inside, name), content })),
     ...(needsAuthority(policy) ? trustFiles(inside, authorityOf(options).certificatePem) : []),
   ];
   for (const { path, content } of files) writeWhenDifferent(path, content, world);
@@ -40,7 +42,7 @@ export function prepareDirectory(options: DirectoryOptions): void {
 /** Stored on disk, readable by the host only: programs inside must also trust the proxy's successor. */
 export function authorityOf({ directory, policy, world }: DirectoryOptions): Authority {
   const path = places(directory).authority;
-  const hosts = [...new Set(policy.secrets.flatMap(({ via, host }) => (via === "https" ? [host] : [])))].sort();
+  const hosts = [...new Set(endedHosts(policy))].sort();
   const kept = readJson<KeptAuthority>(path);
   if (kept !== null && kept.hosts.join() === hosts.join()) return pick(kept);
   if (kept !== null) rmSync(path, { force: true });

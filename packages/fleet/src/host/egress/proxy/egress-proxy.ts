@@ -18,16 +18,23 @@ import type { Server as NetServer, Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { SandlotError, SOCKET_PATH_MAX_BYTES } from "@sandlot/contract";
 import { type Authority, parseAuthority } from "../../../backend/network/host-name.ts";
-import { type CompiledPolicy, compilePolicy, type NetworkPolicy, secretsFor } from "../../../backend/network/policy.ts";
+import {
+  type CompiledPolicy,
+  compilePolicy,
+  type NetworkPolicy,
+  rulesFor,
+  secretsFor,
+} from "../../../backend/network/policy.ts";
 import type { World } from "../../../world/world.ts";
 import type { Authority as CertificateAuthority } from "../certificates/authority.ts";
 import { EGRESS_LIMITS, type EgressLimits } from "../limits.ts";
-import type { Refusal } from "../rules/decide.ts";
+import { isRefused, type Refusal } from "../rules/decide.ts";
 import { type Resolver, systemResolver } from "../rules/resolver.ts";
 import { Dialer, Refused } from "./dialer.ts";
-import { forward } from "./forwarding.ts";
+import { boundSecrets, forward } from "./forwarding.ts";
 import { Interception } from "./interception.ts";
 import { type OnRefused, RefusalLog } from "./refusal-log.ts";
+import { RegistryGate } from "./registry-gate.ts";
 import { plain, type Reply, replyTo, sendRawReply, sendReply, statusPage } from "./replies.ts";
 import { tie } from "./tunnel.ts";
 import { Upstream } from "./upstream.ts";
@@ -73,6 +80,7 @@ export class EgressProxy {
   readonly #dialer: Dialer;
   readonly #plainUpstream: Upstream;
   readonly #secureUpstream: Upstream;
+  readonly #registries: RegistryGate;
   readonly #interception: Interception | null;
   readonly #server: Server;
   readonly #clients = new Set<Socket>();
@@ -86,11 +94,14 @@ export class EgressProxy {
     this.#policy = compilePolicy(options.policy);
     const limits = { ...EGRESS_LIMITS, ...options.limits };
     this.#limits = limits;
-    const { world, resolver = systemResolver, authority, upstreamCa: extraCa } = options;
+    const { world, resolver = systemResolver, authority } = options;
+    const extraCa = [...(options.upstreamCa ?? []), ...(options.policy.registries?.trusted ?? [])];
     this.#refusals = new RefusalLog(world, limits, options.onRefused);
     this.#dialer = new Dialer({ policy: this.#policy, resolver, world, limits });
     this.#plainUpstream = new Upstream({ dialer: this.#dialer, world, limits, via: "http" });
     this.#secureUpstream = new Upstream({ dialer: this.#dialer, world, limits, via: "https", extraCa });
+    const mirrors = options.policy.registries?.mirrors ?? [];
+    this.#registries = new RegistryGate({ policy: this.#policy, mirrors, resolver, world, limits, extraCa });
     this.#interception = this.#intercept(authority);
     this.#server = this.#makeServer();
   }
@@ -159,6 +170,7 @@ export class EgressProxy {
     for (const client of this.#clients) client.destroy();
     this.#plainUpstream.close();
     this.#secureUpstream.close();
+    this.#registries.close();
     await closed;
     if (remove !== undefined) rmSync(remove.socketPath, { force: true });
   }
@@ -185,7 +197,8 @@ export class EgressProxy {
   }
 
   #intercept(authority: CertificateAuthority | undefined): Interception | null {
-    if (!this.#policy.secrets.some(({ via }) => via === "https")) return null;
+    const { secrets, registries } = this.#policy;
+    if (![...secrets, ...registries].some(({ via }) => via === "https")) return null;
     if (authority === undefined) {
       const problem = "secrets over https need a certificate authority";
       throw new SandlotError("config_invalid", { path: "network.secrets", problem });
@@ -193,6 +206,7 @@ export class EgressProxy {
     return new Interception({
       policy: this.#policy,
       authority,
+      registries: this.#registries,
       upstream: this.#secureUpstream,
       world: this.#options.world,
       limits: this.#limits,
@@ -219,12 +233,19 @@ export class EgressProxy {
       sendReply(response, asked.reply);
       return;
     }
+    const fail = (error: unknown): void => sendReply(response, this.#replyTo(error));
+    const registry = this.#registries.decide("http", request, asked.target, asked.path);
+    if (registry !== null) {
+      if (isRefused(registry)) fail(new Refused(registry));
+      else forward(request, response, this.#registries.forwarding(registry, { ...asked, fail }));
+      return;
+    }
     forward(request, response, {
       ...asked,
       defaultPort: 80,
-      secrets: secretsFor(this.#policy, "http", asked.target.host, asked.target.port),
+      bound: boundSecrets(secretsFor(this.#policy, "http", asked.target.host, asked.target.port)),
       upstream: this.#plainUpstream,
-      fail: (error) => sendReply(response, this.#replyTo(error)),
+      fail,
     });
   }
 
@@ -253,7 +274,9 @@ export class EgressProxy {
   }
 
   async #openIntercepted(client: Socket, target: Authority, interception: Interception): Promise<void> {
-    await this.#dialer.check(target);
+    const byRegistry = this.#registries.has("https", target);
+    const byRule = rulesFor(this.#policy, target.host, target.port).length > 0;
+    await (byRegistry && !byRule ? this.#registries.check(target) : this.#dialer.check(target));
     if (client.destroyed) return;
     client.write(ESTABLISHED);
     interception.accept(client, target);

@@ -8,6 +8,7 @@ import { pipeline } from "node:stream";
 import { type Authority, writtenHost } from "../../../backend/network/host-name.ts";
 import type { CompiledSecret } from "../../../backend/network/policy.ts";
 import { Redactor, redactText } from "./redaction.ts";
+import { type Reply, sendReply } from "./replies.ts";
 import type { Upstream } from "./upstream.ts";
 
 export interface Forwarding {
@@ -16,15 +17,34 @@ export interface Forwarding {
   readonly defaultPort: number;
   /** Path and query, byte for byte. */
   readonly path: string;
-  readonly secrets: readonly CompiledSecret[];
+  readonly bound: Bound;
+  /** Headers of the sandbox that are not passed on. */
+  readonly drops?: readonly string[] | undefined;
   readonly upstream: Upstream;
+  /** What takes the place of a response; `null`: the response itself is passed back. */
+  instead?(incoming: IncomingMessage): Forwarding | Reply | null;
   /** Called when there is no response to pass on. */
   fail(error: unknown): void;
 }
 
+/** What the proxy adds to a request. */
+export interface Bound {
+  readonly headers: Readonly<Record<string, string>>;
+  /** Texts that the response must not show. */
+  readonly hidden: readonly string[];
+}
+
+export const NOTHING_BOUND: Bound = { headers: {}, hidden: [] };
+
+export function boundSecrets(secrets: readonly CompiledSecret[]): Bound {
+  const headers = secrets.map(({ header, headerValue }) => [header, headerValue] as const);
+  return { headers: Object.fromEntries(headers), hidden: secrets.flatMap(({ hidden }) => hidden) };
+}
+
 export function forward(request: IncomingMessage, response: ServerResponse, forwarding: Forwarding): void {
   const withBody = hasBody(request);
-  const values = forwarding.secrets.map(({ value }) => value);
+  const values = forwarding.bound.hidden;
+  let isReplaced = false;
   const attempt = (fresh: boolean): ClientRequest => {
     const outgoing = httpRequest({
       ...forwarding.upstream.requestTo(forwarding.target, fresh),
@@ -34,7 +54,14 @@ export function forward(request: IncomingMessage, response: ServerResponse, forw
     });
     outgoing.once("response", (incoming) => {
       try {
-        passBack(incoming, response, values);
+        const instead = forwarding.instead?.(incoming) ?? null;
+        if (instead === null) return passBack(incoming, response, values);
+        isReplaced = true;
+        incoming.on("error", () => {});
+        outgoing.destroy();
+        if (withBody) request.unpipe(outgoing).resume();
+        if ("target" in instead) forward(request, response, instead);
+        else sendReply(response, instead);
       } catch (error) {
         // A head that Node reads but would not write.
         outgoing.destroy();
@@ -42,6 +69,7 @@ export function forward(request: IncomingMessage, response: ServerResponse, forw
       }
     });
     outgoing.on("error", (error) => {
+      if (isReplaced) return;
       if (response.headersSent || response.destroyed) response.destroy();
       else if (outgoing.reusedSocket && !withBody) current = attempt(true);
       else forwarding.fail(error);
@@ -57,11 +85,13 @@ export function forward(request: IncomingMessage, response: ServerResponse, forw
   });
 }
 
-export function requestHeaders(request: IncomingMessage, { target, defaultPort, secrets }: Forwarding): Headers {
+export function requestHeaders(request: IncomingMessage, forwarding: Forwarding): Headers {
+  const { target, defaultPort, bound, drops = [] } = forwarding;
   const headers = endToEndHeaders(request);
+  for (const name of drops) delete headers[name];
   frameBody(headers, request);
   headers.host = target.port === defaultPort ? writtenHost(target.host) : `${writtenHost(target.host)}:${target.port}`;
-  bindSecrets(headers, secrets);
+  bind(headers, bound);
   return headers;
 }
 
@@ -108,7 +138,7 @@ function endToEndHeaders(message: IncomingMessage): Headers {
 }
 
 /** Whether a body follows, according to the head. */
-function hasBody(message: IncomingMessage): boolean {
+export function hasBody(message: IncomingMessage): boolean {
   return message.headers["transfer-encoding"] !== undefined || Number(message.headers["content-length"] ?? 0) > 0;
 }
 
@@ -119,10 +149,9 @@ function frameBody(headers: Headers, message: IncomingMessage): void {
   headers["transfer-encoding"] = "chunked";
 }
 
-/** Adds the secrets bound to the host. They replace the sandbox's headers of the same names. */
-function bindSecrets(headers: Headers, secrets: readonly CompiledSecret[]): void {
-  if (secrets.length === 0) return;
-  for (const { header, headerValue } of secrets) headers[header] = headerValue;
-  // A compressed response could not be searched for the value.
-  headers["accept-encoding"] = "identity";
+/** Bound headers replace the sandbox's of the same names. */
+function bind(headers: Headers, bound: Bound): void {
+  Object.assign(headers, bound.headers);
+  // A compressed response could not be searched for the values.
+  if (bound.hidden.length > 0) headers["accept-encoding"] = "identity";
 }

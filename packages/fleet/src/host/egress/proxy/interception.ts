@@ -1,5 +1,5 @@
 /**
- * Terminates TLS for hosts that a secret is bound to by `via: https`.
+ * Terminates TLS for hosts that a secret is bound to by `via: https`, and for registries.
  *
  *   sandbox ── TLS, certificate of the sandbox's own authority ──▶ proxy ── TLS, fully verified ──▶ host
  *
@@ -17,13 +17,16 @@ import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { createSecureContext, type SecureContext, TLSSocket } from "node:tls";
 import { type Authority, parseAuthority, writtenAuthority } from "../../../backend/network/host-name.ts";
-import { type CompiledPolicy, secretsFor } from "../../../backend/network/policy.ts";
+import { type CompiledPolicy, type CompiledSecret, secretsFor } from "../../../backend/network/policy.ts";
 import type { World } from "../../../world/world.ts";
 import type { Authority as CertificateAuthority } from "../certificates/authority.ts";
 import { issueCertificate, LEAF_LIFETIME_MS } from "../certificates/authority.ts";
 import type { EgressLimits } from "../limits.ts";
-import { type Forwarding, forward, requestHeaders, responseHeaders } from "./forwarding.ts";
+import { isRefused } from "../rules/decide.ts";
+import { Refused } from "./dialer.ts";
+import { boundSecrets, type Forwarding, forward, requestHeaders, responseHeaders } from "./forwarding.ts";
 import { Redactor } from "./redaction.ts";
+import type { RegistryGate } from "./registry-gate.ts";
 import { plain, type Reply, sendRawReply, sendReply } from "./replies.ts";
 import { tie } from "./tunnel.ts";
 import type { Upstream } from "./upstream.ts";
@@ -32,6 +35,7 @@ export interface InterceptionOptions {
   readonly policy: CompiledPolicy;
   readonly authority: CertificateAuthority;
   readonly upstream: Upstream;
+  readonly registries: RegistryGate;
   readonly world: World;
   readonly limits: EgressLimits;
   replyTo(error: unknown): Reply;
@@ -57,6 +61,7 @@ export class Interception {
   }
 
   wants(target: Authority): boolean {
+    if (this.#options.registries.has("https", target)) return true;
     return secretsFor(this.#options.policy, "https", target.host, target.port).length > 0;
   }
 
@@ -101,7 +106,7 @@ export class Interception {
       path: forwarding.path,
       headers: { ...headers, connection: "Upgrade", upgrade: "websocket" },
     });
-    const values = forwarding.secrets.map(({ value }) => value);
+    const values = forwarding.bound.hidden;
     outgoing.on("error", (error) => forwarding.fail(error));
     outgoing.once("response", (incoming) => {
       incoming.resume();
@@ -130,13 +135,19 @@ export class Interception {
       refuse(plain(request.method === "TRACE" ? 405 : 400, "This request is not passed on."));
       return null;
     }
+    const { registries, policy, upstream } = this.#options;
+    const fail = (error: unknown): void => refuse(this.#options.replyTo(error));
+    const registry = registries.decide("https", request, target, request.url);
+    if (registry !== null) {
+      if (!isRefused(registry)) return registries.forwarding(registry, { target, path: request.url, fail });
+      fail(new Refused(registry));
+      return null;
+    }
+    const secrets = secretsFor(policy, "https", target.host, target.port);
+    const isGit = isGitRequest(request.url);
     return {
-      target,
-      defaultPort: 443,
-      path: request.url,
-      secrets: secretsFor(this.#options.policy, "https", target.host, target.port),
-      upstream: this.#options.upstream,
-      fail: (error) => refuse(this.#options.replyTo(error)),
+      ...{ target, defaultPort: 443, path: request.url, bound: boundSecrets(secrets), upstream, fail },
+      instead: (incoming) => (isGit && incoming.statusCode === 401 ? secretRefused(secrets, target) : null),
     };
   }
 
@@ -149,6 +160,21 @@ export class Interception {
     this.#contexts.set(host, { context, until: world.wallMs() + LEAF_LIFETIME_MS / 2 });
     return context;
   }
+}
+
+/** A request of git's protocol over HTTP. */
+function isGitRequest(path: string): boolean {
+  return /\/(?:info\/refs\?service=git-(?:upload|receive)-pack|git-(?:upload|receive)-pack)(?:&|$)/.test(path);
+}
+
+/** git would ask for a name and a password on a 401. It prints the text of a 403. */
+function secretRefused(secrets: readonly CompiledSecret[], { host }: Authority): Reply | null {
+  if (secrets.length === 0) return null;
+  const names = secrets.map(({ name }) => name).join(", ");
+  return plain(
+    403,
+    `${host.text} refuses the bound secret ${names}. The operator of Sandlot changes its value in the blueprint's network.secrets.`,
+  );
 }
 
 function rawHead(incoming: IncomingMessage, values: readonly string[]): string {

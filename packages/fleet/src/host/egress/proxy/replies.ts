@@ -70,7 +70,7 @@ export function explainRefusal(refusal: Refusal, policy: CompiledPolicy): string
     `Sandlot refused the connection to ${target}.`,
     `Rule: ${refusal.rule} (${refusal.because}).`,
     `Network mode of this sandbox: ${policy.mode}. Allowed: ${allowedText(policy)}.`,
-    `To allow it, the operator of Sandlot adds this to the blueprint's network.allow: ${remedy(refusal)}.`,
+    remedyText(refusal),
     "It cannot be changed from inside the sandbox, and trying again gives the same answer.",
     "",
   ].join("\n");
@@ -81,11 +81,21 @@ function shortRefusal(refusal: Refusal): string {
   return `Forbidden by Sandlot: ${refusal.host}:${refusal.port} ${refusal.rule}`;
 }
 
-function allowedText({ mode, rules }: CompiledPolicy): string {
-  const shown = rules.slice(0, RULES_SHOWN_MAX).map(({ text, ports }) => `${text}:${[...ports].join(",")}`);
-  if (rules.length > shown.length) shown.push(`and ${rules.length - shown.length} more`);
+function allowedText({ mode, rules, registries }: CompiledPolicy): string {
+  const read = registries.map(({ text }) => `${text} (GET and HEAD)`);
+  const all = [...rules.map(({ text, ports }) => `${text}:${[...ports].join(",")}`), ...new Set(read)];
+  const shown = all.slice(0, RULES_SHOWN_MAX);
+  if (all.length > shown.length) shown.push(`and ${all.length - shown.length} more`);
   if (mode === "open") shown.unshift("every public address");
   return shown.length === 0 ? "nothing" : shown.join(" ");
+}
+
+function remedyText(refusal: Refusal): string {
+  if (refusal.rule === "registry-read-only" || refusal.rule === "registry-path") {
+    const { host, port } = refusal;
+    return `Registries (network.registries) are for reading packages. To allow more on this host, the operator of Sandlot adds this to the blueprint's network.allow: ${JSON.stringify({ host, ports: [port] })}.`;
+  }
+  return `To allow it, the operator of Sandlot adds this to the blueprint's network.allow: ${remedy(refusal)}.`;
 }
 
 function remedy({ host, port, rule, addresses }: Refusal): string {

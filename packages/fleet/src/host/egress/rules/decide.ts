@@ -18,7 +18,11 @@ export type RefusalRule =
   /** A rule names addresses, and the host has none of them. */
   | "address-not-named"
   /** The address is one of the machine that Sandlot runs on. */
-  | "address-of-this-host";
+  | "address-of-this-host"
+  /** A registry takes `GET` and `HEAD` without a body. */
+  | "registry-read-only"
+  /** The path is not below a path of the registry. */
+  | "registry-path";
 
 export interface Refusal {
   readonly host: string;
@@ -71,4 +75,9 @@ export function decideByAddress(
 
 export function isRefusal(decision: readonly unknown[] | Refusal): decision is Refusal {
   return !Array.isArray(decision);
+}
+
+/** Whether a decision about one thing is a refusal of it. */
+export function isRefused<Found extends object>(decision: Found | Refusal): decision is Refusal {
+  return "because" in decision;
 }

@@ -13,9 +13,8 @@ import { EGRESS_PORT, SYSTEM_BUNDLES, TRUST_FILES } from "@sandlot/contract";
 import type { NetworkPolicy } from "../../../backend/network/policy.ts";
 import { programFile } from "../../../package-files.ts";
 import { NAME_SERVER } from "../open/routes.ts";
+import { EGRESS_MOUNT } from "./egress-mount.ts";
 
-/** Where the directory is mounted inside. */
-const EGRESS_MOUNT = "/run/sandlot/egress";
 export const PROXY_SOCKET = "proxy.sock";
 const { bundle: BUNDLE, authority: AUTHORITY } = TRUST_FILES;
 const NAME_SERVER_FILE = "resolv.conf";
@@ -34,28 +33,51 @@ export function sandboxNetwork(policy: NetworkPolicy, directory: string, way: "n
   const hasProxy = needsProxy(policy);
   const trusts = needsAuthority(policy);
   const byForwarder = hasProxy && way === "socket";
+  const { files = [], environment = {} } = policy.registries ?? {};
+  const placed = files.flatMap(({ name, at }) =>
+    at === undefined ? [] : [{ hostPath: join(directory, name), sandboxPath: at }],
+  );
   const source = programFile("host/egress/sandbox-side/forwarder");
   const program = `/run/sandlot/forwarder${source.endsWith(".ts") ? ".mts" : ".mjs"}`;
   const mounts = [
-    ...(byForwarder || trusts ? [{ hostPath: directory, sandboxPath: EGRESS_MOUNT }] : []),
+    ...(byForwarder || trusts || files.length > 0 ? [{ hostPath: directory, sandboxPath: EGRESS_MOUNT }] : []),
     ...(byForwarder ? [{ hostPath: source, sandboxPath: program }] : []),
+    ...placed,
     ...(policy.mode === "open" ? [{ hostPath: join(directory, NAME_SERVER_FILE), sandboxPath: RESOLVER_FILE }] : []),
   ];
   return {
-    environment: { ...(hasProxy && proxyVariables()), ...(trusts && trustVariables(EGRESS_MOUNT)) },
+    environment: {
+      ...(hasProxy && proxyVariables()),
+      ...(trusts && trustVariables(EGRESS_MOUNT)),
+      ...(policy.secrets.length > 0 && GIT_WITHOUT_PROMPT),
+      ...environment,
+    },
     mounts,
     forwarder: byForwarder ? [program, String(EGRESS_PORT), `${EGRESS_MOUNT}/${PROXY_SOCKET}`] : null,
   };
 }
 
+/** The proxy adds what a host asks for. A question that only the sandbox's user could answer would wait for ever. */
+const GIT_WITHOUT_PROMPT = { GIT_TERMINAL_PROMPT: "0" };
+
 /** `open` has its own transport; it needs a proxy only for rules and secrets. */
-export function needsProxy({ mode, allow, secrets }: NetworkPolicy): boolean {
-  return mode === "allowlist" || (mode === "open" && (allow.length > 0 || secrets.length > 0));
+export function needsProxy({ mode, allow, secrets, registries }: NetworkPolicy): boolean {
+  const adds = allow.length > 0 || secrets.length > 0 || registries !== undefined;
+  return mode === "allowlist" || (mode === "open" && adds);
 }
 
 /** Whether the sandbox has to trust certificates of our own authority. */
-export function needsAuthority({ secrets }: NetworkPolicy): boolean {
-  return secrets.some(({ via }) => via === "https");
+export function needsAuthority(policy: NetworkPolicy): boolean {
+  return endedHosts(policy).length > 0;
+}
+
+/** The hosts that the proxy ends TLS for. */
+export function endedHosts({ secrets, registries }: NetworkPolicy): readonly string[] {
+  const urls = (registries?.rules ?? []).map(({ url }) => new URL(url));
+  return [
+    ...secrets.flatMap(({ via, host }) => (via === "https" ? [host] : [])),
+    ...urls.flatMap(({ protocol, hostname }) => (protocol === "https:" ? [hostname] : [])),
+  ];
 }
 
 export interface InsideFile {
