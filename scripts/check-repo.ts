@@ -26,6 +26,7 @@ const MAY_USE_SYSTEM_TIME = [
   "packages/client/src/wire/clock.ts",
   "packages/fleet/src/backends/local/engine/start.ts", // Only waits for the rest of a pipe.
   "packages/dashboard/src/", // Runs in a browser, for a person.
+  "packages/fleet/src/backends/kubernetes/trial/trial-programs.ts", // Texts that run in pods.
   "packages/fleet/src/cli/", // Interacts with a person in real time.
 ];
 /** The folders of `npm run test:engines`, as in vitest.config.ts. */

@@ -2,8 +2,9 @@
  * The tests of this repository as named steps, one after another, in four suites:
  *
  *   npm test                   what a change has to pass; needs no engine, no browser and no network but the package registry
- *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds
- *   npm run test:cluster       a Kubernetes cluster that is compiled here; not part of continuous integration
+ *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds,
+ *                              and a Kubernetes cluster that is compiled here, in a small size
+ *   npm run test:cluster       that cluster in full; not part of continuous integration
  *   npm run test:long          big sizes; not part of continuous integration
  *
  *   npm test -- --only vitest,lint     some steps
@@ -35,14 +36,14 @@ import { runWatched, STALL_MS } from "./watched-run.mjs";
 const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) };
 
 /** The tests that take a Kubernetes cluster. */
-const CLUSTER = {
-  name: "cluster",
-  run: () =>
-    clusterStep((environment) => {
-      Object.assign(process.env, environment);
-      return vitest("cluster", repositoryNode(), "run", "--project", "cluster");
-    }),
-};
+const CLUSTER = { name: "cluster", run: () => onCluster("full") };
+/** The groups of the backend suite that nothing else covers, and every test beside the suite. */
+const SMALL_CLUSTER = { name: "cluster", run: () => onCluster("small") };
+
+/** The chaos and the scale of a release. */
+const LONG_CLUSTER = { name: "cluster-long", run: () => onCluster("long") };
+const LONG_ADDONS = "kwok";
+const NOTHING = { passed: 0, failed: 0 };
 
 /** Under a minute on two idle processors. Each is found long before its seeds are used up. */
 const MUTANTS_SAMPLE = ["--sample", "16", "--runs", "1500", "--unchanged", "60"];
@@ -82,6 +83,7 @@ const SUITES = {
     { name: "crash-redis", run: () => script("crash", "--store", "redis", "--cycles", "60") },
     { name: "chaos-postgres", run: () => script("chaos", "--store", "postgres", "--runs", "8") },
     { name: "chaos-redis", run: () => script("chaos", "--store", "redis", "--runs", "8") },
+    SMALL_CLUSTER,
   ],
   cluster: [BUILD, CLUSTER],
   long: [
@@ -103,6 +105,7 @@ const SUITES = {
     { name: "soak-docker", run: () => script("soak", "--backend", "docker", "--cycles", "200", "--together", "20") },
     { name: "chaos-local-long", run: () => script("chaos", "--backend", "local", "--runs", "200") },
     { name: "chaos-docker-long", run: () => script("chaos", "--runs", "200") },
+    LONG_CLUSTER,
     { name: "aio-clients", run: () => script("aio-clients") },
     { name: "whole-suite-on-engines", run: wholeSuiteOnEngines },
   ],
@@ -139,7 +142,8 @@ async function main([suite, ...args]) {
   const steps = chosenSteps(suite, args);
   if (steps === undefined) return 2;
   mkdirSync(CACHE, { recursive: true });
-  if (steps.includes(CLUSTER)) startBuild();
+  if (steps.includes(CLUSTER) || steps.includes(SMALL_CLUSTER)) startBuild();
+  if (steps.includes(LONG_CLUSTER)) startBuild(LONG_ADDONS);
   const results = [];
   for (const step of steps) {
     if (interrupted) break;
@@ -285,6 +289,22 @@ async function vitest(name, node, command, ...args) {
   // An exit code without a failed test is a failure that belongs to no test.
   if (failures.length === 0 && code !== 0) failures.push({ name: "vitest", reason: `exit code ${code}` });
   return { passed, failed: failures.length, failures, slowest };
+}
+
+function onCluster(size) {
+  return clusterStep(
+    async (environment) => {
+      Object.assign(process.env, environment, { SANDLOT_TEST_CLUSTER_SIZE: size });
+      const isLong = size === "long";
+      const tests = isLong ? NOTHING : await vitest("cluster", repositoryNode(), "run", "--project", "cluster");
+      const runs = isLong ? "200" : "8";
+      const chaos = await script("chaos", "--backend", "kubernetes", "--runs", runs, "--whole-cluster");
+      const scale = isLong ? await script("scale", "--pods", "5000") : NOTHING;
+      const sum = (key) => tests[key] + chaos[key] + scale[key];
+      return { ...tests, passed: sum("passed"), failed: sum("failed") };
+    },
+    size === "long" ? LONG_ADDONS : "",
+  );
 }
 
 /** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */

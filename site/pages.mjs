@@ -15,6 +15,7 @@ const SHORT = {
   "docs/guides/tools.md": "Tools",
   "docs/guides/network.md": "Network",
   "docs/guides/home.md": "Home directory",
+  "docs/guides/packages.md": "Packages and environments",
   "docs/guides/gateway.md": "Gateway",
   "docs/guides/several-gateways.md": "Several gateways",
   "docs/LIFECYCLE.md": "Lifecycle",

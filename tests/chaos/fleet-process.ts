@@ -12,6 +12,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import { isSandlotError } from "@sandlot/contract";
+import type { Fleet } from "../../packages/fleet/src/fleet.ts";
 import { openFleet } from "../../packages/fleet/src/open-fleet.ts";
 
 export interface Order {
@@ -32,6 +33,7 @@ const KILLER = `
 `;
 new Worker(KILLER, { eval: true, workerData: due }).unref();
 const REST_MS = 50;
+const OPEN_ATTEMPTS = 5;
 let kill: Order["kill"] = null;
 
 /** A pipe is written before this returns, so that the parent knows the last step when we end. */
@@ -42,7 +44,7 @@ function say(word: string): void {
   Atomics.notify(due, 0);
 }
 
-const fleet = await openFleet(JSON.parse(process.argv[2] ?? "{}"));
+const fleet = await opened();
 // A killed process writes no cache, and the next ones would have to compile everything again.
 flushCompileCache();
 say("open");
@@ -62,6 +64,18 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 // The parent is gone.
 process.exit(0);
+
+/** A store or an engine on the network may be busy: that is retried, as an operator's supervisor would. */
+async function opened(): Promise<Fleet> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await openFleet(JSON.parse(process.argv[2] ?? "{}"));
+    } catch (error) {
+      if (!isSandlotError(error) || !error.retryable || attempt >= OPEN_ATTEMPTS) throw error;
+      await sleep(REST_MS);
+    }
+  }
+}
 
 async function turn({ thread, blueprint, writer }: Order): Promise<void> {
   const blanks = blueprint === "pooled" ? (await fleet.list()).filter(({ state }) => state === "blank") : [];

@@ -48,6 +48,7 @@ const { values } = parseArgs({
     seed: { type: "string", default: String(Math.floor(Math.random() * 1_000_000)) },
     only: { type: "string" },
     quick: { type: "boolean", default: false },
+    minutes: { type: "string", default: "600" },
     "whole-cluster": { type: "boolean", default: false },
   },
 });
@@ -63,7 +64,14 @@ const ON: Readonly<Record<string, (run: Run) => Promise<Environment | string>>> 
   local: onThisMachine,
   async kubernetes({ kills: runs, random, tally, is }) {
     const { onKubernetes } = await import("./kubernetes/kubernetes-chaos.ts");
-    return onKubernetes({ runs, random, tally, isWanted: is, isWholeCluster: values["whole-cluster"] });
+    return onKubernetes({
+      runs,
+      random,
+      tally,
+      isWanted: is,
+      isWholeCluster: values["whole-cluster"],
+      limitMs: Number(values.minutes) * 60_000,
+    });
   },
 };
 

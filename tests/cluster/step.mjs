@@ -1,14 +1,14 @@
 /**
- * The step `cluster` of `npm run test:cluster`: the tests that take a Kubernetes cluster.
+ * The step `cluster` of `npm run test:engines` and of `npm run test:cluster`: the tests that take a Kubernetes cluster.
  *
  *   startBuild()   at the beginning of the suite: compiles the cluster in the background, unless it is cached
- *   clusterStep()  its last step: waits for the build, starts the cluster, runs the tests, takes the cluster down
+ *   clusterStep()  its last step: waits for the build, makes the images, starts the cluster, runs the tests, takes it down
  *
  * A machine without Go, network or privileges has no cluster. That is reported as `not built`, with the reason, and is
  * the one skip that CI=true allows. The wait for a build has a limit, so that a slow machine does not wait for it.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { createWriteStream, existsSync, mkdirSync } from "node:fs";
+import { createWriteStream, existsSync, mkdirSync, statSync } from "node:fs";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -20,7 +20,16 @@ const CACHE = process.env.KUBE_CACHE ?? join(process.env.XDG_CACHE_HOME ?? join(
 const LOG = join(ROOT, ".cache", "cluster-build.log");
 /** What the step may cost beside its tests, when the build has not ended with the steps before it. */
 const BUILD_WAIT_MS = 300_000;
-const UP_MS = 120_000;
+const UP_MS = 180_000;
+/** What the tests use. Without one of them its tests are skipped, which CI does not allow, so all are built. */
+const ADDONS = "coredns netpol helm gvisor";
+/** What the gateway's image is made of. */
+const GATEWAY_SOURCES = [
+  "packages/fleet/dist",
+  "packages/sandboxd/dist",
+  "packages/client/dist",
+  "packages/contract/dist",
+];
 
 let build = null;
 
@@ -39,18 +48,19 @@ function obstacle() {
 }
 
 function isCached() {
-  return existsSync(join(CACHE, "bin", "kube")) && existsSync(join(CACHE, "deb", ".done"));
+  const programs = ["kube", "coredns", "netpol", "helm", "runsc"];
+  return programs.every((name) => existsSync(join(CACHE, "bin", name))) && existsSync(join(CACHE, "deb", ".done"));
 }
 
 /** Starts in the background with the lowest claim on the processors: the steps before need them. */
-export function startBuild() {
+export function startBuild(moreAddons = "") {
   if (build !== null || obstacle() !== null) return;
   mkdirSync(join(ROOT, ".cache"), { recursive: true });
   const log = createWriteStream(LOG);
   const parts =
     process.env.SANDLOT_TEST_CLUSTER_ADDONS === "0" ? ["kube", "deb", "images"] : ["kube", "deb", "images", "addons"];
   const child = spawn("nice", ["-n", "15", join(HERE, "build.sh"), ...parts], {
-    env: { ...process.env, ADDONS: "netpol" },
+    env: { ...process.env, ADDONS: `${ADDONS} ${moreAddons}`.trim() },
     stdio: ["ignore", "pipe", "pipe"],
     detached: true,
   });
@@ -70,22 +80,22 @@ export function startBuild() {
 }
 
 /** `runTests(environment)` runs the tests of the project `cluster`, and returns what a step returns. */
-export async function clusterStep(runTests) {
+export async function clusterStep(runTests, moreAddons = "") {
   const reason = obstacle();
   if (reason !== null) return notBuilt(reason);
-  startBuild();
+  startBuild(moreAddons);
   const code = await Promise.race([build, later(BUILD_WAIT_MS)]);
   if (code === "late") {
     build.stop();
     return notBuilt(`the build did not end in time; ${LOG} has its output, and the next run goes on from there`);
   }
   if (code !== 0) return notBuilt(`the build failed with exit code ${code}; ${LOG} has its output`);
-  const image = makeImage();
+  const image = makeImage() ?? makeGatewayImage();
   if (image !== null) return notBuilt(image);
   const up = spawnSync(join(HERE, "up.sh"), {
     timeout: UP_MS,
     encoding: "utf8",
-    env: { ...process.env, KUBE_DNS: "0" },
+    env: { ...process.env, KUBE_AGENT_SANDBOX: "0" },
   });
   process.stdout.write(up.stdout ?? "");
   if (up.status !== 0) {
@@ -110,6 +120,17 @@ function makeImage() {
   } catch (error) {
     return `the image was not made: ${error instanceof Error ? error.message : error}`;
   }
+}
+
+/** The image of the chart, anew after each build of the packages. Returns the problem, or `null`. */
+function makeGatewayImage() {
+  const images = join(CACHE, "img");
+  const made = join(images, "gateway.tar");
+  const newest = Math.max(...GATEWAY_SOURCES.map((path) => statSync(join(ROOT, path)).mtimeMs));
+  if (existsSync(made) && statSync(made).mtimeMs > newest) return null;
+  const args = [join(ROOT, "images", "archives.mjs"), "--to", images, "--only", "gateway"];
+  const { status, stderr } = spawnSync(repositoryNode(), args, { encoding: "utf8" });
+  return status === 0 ? null : `the gateway's image was not made: ${stderr.trim().split("\n").at(-1)}`;
 }
 
 function down() {

@@ -29,11 +29,16 @@ interface Abortable {
   readonly signal?: AbortSignal;
 }
 
+/** A thread of the client's own user, or, for a platform's or an operator's key, of another one. */
+type ThreadOfUser = string | { readonly thread: string; readonly user?: string };
+
 export class ClientCheckpoints {
   readonly #transport: Transport;
+  readonly #actingFor: (user: string) => ClientCheckpoints;
 
-  constructor(transport: Transport) {
+  constructor(transport: Transport, actingFor: (user: string) => ClientCheckpoints) {
     this.#transport = transport;
+    this.#actingFor = actingFor;
   }
 
   /** Newest first. */
@@ -72,8 +77,11 @@ export class ClientCheckpoints {
   }
 
   /** Goes back to the newest state that differs from the present; again, to the one before. */
-  undo(thread: string, options: UndoRequest & Abortable = {}): Promise<RestoredCheckpointReply> {
-    return this.#change(thread, "undo", options);
+  undo(of: ThreadOfUser, options: UndoRequest & Abortable = {}): Promise<RestoredCheckpointReply> {
+    if (typeof of === "string") return this.#change(of, "undo", options);
+    const { thread, user } = of;
+    const client = user === undefined || user === this.#transport.user ? this : this.#actingFor(user);
+    return client.#change(thread, "undo", options);
   }
 
   /** Returns from the newest undo. */

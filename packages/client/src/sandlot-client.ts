@@ -82,7 +82,7 @@ export class SandlotClient {
   constructor(options: SandlotClientOptions) {
     this.#options = options;
     this.#transport = new Transport(options);
-    this.checkpoints = new ClientCheckpoints(this.#transport);
+    this.checkpoints = new ClientCheckpoints(this.#transport, (user) => this.actingFor(user).checkpoints);
   }
 
   /** What `console.log` shows. The key is not in it. */

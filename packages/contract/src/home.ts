@@ -22,12 +22,15 @@ const ACP_DIRECTORY = ".acp-workspace";
 /** Directories at the workspace's root. Lists and searches that begin above them skip them. */
 export const UNLISTED_DIRECTORIES: readonly string[] = [ACP_DIRECTORY, HOME_DIRECTORY];
 
+/** Where the environment of a blueprint is, read-only. */
+export const ENVIRONMENT_ROOT = "/opt/env";
+
 /** Where programs of the system are. A sandbox cannot write there. */
 export const SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /** What a command's `PATH` begins with: what the sandbox has installed, and what its environment brings. */
 export function ownPath(home: string): string {
-  return [`${home}/.local/bin`, `${home}/.cargo/bin`, `${home}/go/bin`, "/opt/env/bin"].join(":");
+  return [`${home}/.local/bin`, `${home}/.cargo/bin`, `${home}/go/bin`, `${ENVIRONMENT_ROOT}/bin`].join(":");
 }
 
 /**

@@ -44,6 +44,8 @@ export const ERROR_SAMPLES: { readonly [Code in ErrorCode]: ErrorDetails[Code] }
   },
   fleet_conflict: { fleetId: "prod", other: "postgres 5f3c0c9c" },
   create_failed: { backend: "memory", problem: "the engine refused" },
+  environment_failed: { environment: "science@0f3c", problem: "the script ended with exit code 1: no such package" },
+  environment_in_use: { environment: "science@0f3c", count: 2 },
   sandbox_lost: { sandboxId: "3f9c2a71", generation: 42, reason: "crashed" },
   sandbox_in_use: { sandboxId: "3f9c2a71", holders: ["instance-a"] },
   sandbox_unreachable: { sandboxId: "3f9c2a71", problem: "the connection was refused", retryAfterMs: 1_000 },

@@ -18,6 +18,7 @@ import { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
 import { automaticCheckpoints } from "./lifecycle/checkpoints/automatic-checkpoints.ts";
+import { CheckpointCollection } from "./lifecycle/checkpoints/checkpoint-collection.ts";
 import { ThreadCheckpoints } from "./lifecycle/checkpoints/thread-checkpoints.ts";
 import { UnfinishedRestores } from "./lifecycle/checkpoints/unfinished-restores.ts";
 import { Leases } from "./lifecycle/hold/leases.ts";
@@ -49,6 +50,9 @@ import type { Timer, World } from "./world/world.ts";
 
 /** Delays the refill until the first command in the bound blank has run: making a blank takes a whole processor. */
 const REFILL_DELAY_MS = 250;
+
+/** The bytes of a purged thread go within ten minutes; a look that finds nothing due is cheap. */
+const COLLECT_EVERY_MS = 60_000;
 
 export interface FleetParts {
   readonly settings: Settings;
@@ -175,6 +179,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     retirement,
     endDeadSessions: () => peers.endDeadSessions(),
   });
+  const collection = new CheckpointCollection({ ...base, membership });
   const restores = new UnfinishedRestores({ ...base, membership, retirement });
   const desk = new RemoteLeaseTable({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
@@ -197,7 +202,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     reaping,
     expiring,
     ...(automatic === null ? [] : [loop("checkpoints", everyMs, () => automatic.look())]),
-    loop("restores", everyMs, () => restores.finish()),
+    ...(backend.checkpoints === undefined ? [] : [loop("restores", everyMs, () => restores.finish())]),
+    ...(backend.capabilities.has("checkpoints") ? [loop("collect", COLLECT_EVERY_MS, () => collection.run())] : []),
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
       leases.reportLeaks();

@@ -51,7 +51,7 @@ export async function openFleetAndHost(
   const store = await storeEntry(registry, settings.store).open(settings.store, world);
   const storeSteps = new StoreSteps(store, world);
   try {
-    const backend = await openBackend(settings, world, registry);
+    const backend = await openWithEnvironments(settings, world, registry);
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     const advertised = address === undefined ? {} : { address };
     const fleet = await assembleFleet({ settings, world, store, backend, ...advertised });
@@ -60,6 +60,16 @@ export async function openFleetAndHost(
     await store.close();
     throw error;
   }
+}
+
+/** The backend that the settings name, whose sandboxes have the environments of their blueprints. */
+async function openWithEnvironments(settings: Settings, world: World, registry: Registry): Promise<Backend> {
+  const backend = await openBackend(settings, world, registry);
+  if (Object.values(settings.blueprints).every(({ blueprint }) => blueprint.setup === undefined)) return backend;
+  const { environmentsOf } = await import("./build-environment.ts");
+  const { backendWithEnvironments } = await import("./environments/backend-with-environments.ts");
+  const open = (its: Settings) => openBackend(its, world, registry);
+  return backendWithEnvironments(backend, settings.blueprints, environmentsOf(settings, world, open), world);
 }
 
 /** The backend that the settings name. */

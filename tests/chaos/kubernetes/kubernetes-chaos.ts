@@ -20,6 +20,8 @@ import { POD_FAULTS, podFault } from "./pod-faults.ts";
 
 /** Of twenty runs. A node is lost and the API is away in at least one of twenty each. */
 const OF_TWENTY: Readonly<Record<Exclude<Kind, "fleet">, number>> = { pod: 3.6, node: 1.2, outage: 2.2 };
+/** One run that breaks off says little about the next; several say that there is nothing left to test. */
+const BROKEN_MAX = 5;
 /** So that every outage comes, and the API is away in every third. */
 const OUTAGE_ORDER: readonly Outage[] = [
   "api away",
@@ -36,6 +38,8 @@ export interface KubernetesRun {
   readonly tally: Tally;
   readonly isWanted: (kind: Kind) => boolean;
   readonly isWholeCluster: boolean;
+  /** No run begins later than this after the first. */
+  readonly limitMs: number;
 }
 
 /** A reason in place of an environment, where there is no cluster. */
@@ -65,7 +69,24 @@ async function faults(environment: KubernetesEnvironment, run: KubernetesRun): P
     node: random.between(0, NODE_FAULTS.length - 1),
     outage: 0,
   };
+  let broken = 0;
+  const begunAt = performance.now();
   for (const [index, kind] of plan(run).entries()) {
+    if (performance.now() - begunAt > run.limitMs) {
+      console.log(`ended by --minutes after ${index} of ${run.runs} runs`);
+      return;
+    }
+    try {
+      await one(index, kind);
+    } catch (error) {
+      run.tally.violated(`run ${index + 1} broke off: ${error instanceof Error ? error.stack : String(error)}`);
+      broken += 1;
+      if (broken >= BROKEN_MAX) throw error;
+    }
+    console.log(`run ${index + 1}: ${run.tally.violations.length} violations so far`);
+  }
+
+  async function one(index: number, kind: Kind): Promise<void> {
     if (kind === "fleet") {
       kills += 1;
       await fleetKills(environment, random, kills);
@@ -80,12 +101,11 @@ async function faults(environment: KubernetesEnvironment, run: KubernetesRun): P
       await nodeFault(environment, fault, `node-${index}`);
     }
     if (kind === "outage") await outage(environment, order[counts.outage++ % order.length] ?? "api away");
-    console.log(`run ${index + 1}: ${run.tally.violations.length} violations so far`);
   }
 }
 
 /** The kinds of the runs, shuffled by the seed. */
-export function plan({ runs, random, isWanted }: Pick<KubernetesRun, "runs" | "random" | "isWanted">): readonly Kind[] {
+function plan({ runs, random, isWanted }: Pick<KubernetesRun, "runs" | "random" | "isWanted">): readonly Kind[] {
   const share = (kind: "pod" | "node" | "outage") =>
     isWanted(kind) ? Math.max(1, Math.round((runs * OF_TWENTY[kind]) / 20)) : 0;
   const others = (["pod", "node", "outage"] as const)

@@ -57,6 +57,7 @@ export class KubernetesEnvironment extends Environment {
       pooledLimits: { memoryBytes: 257 * MIB },
       blueprint: { pod },
       hasEgress: false,
+      sessionLifetimeMs: 12_000,
     });
     this.ground = ground;
     this.writers = new Writers(tally);

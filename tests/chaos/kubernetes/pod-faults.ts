@@ -5,7 +5,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
-import { processesOf } from "./cluster.ts";
+import { processesOf, signal } from "./cluster.ts";
 import type { KubernetesEnvironment } from "./kubernetes-environment.ts";
 
 const TOLD_MS = 60_000;
@@ -66,12 +66,4 @@ async function strike(environment: KubernetesEnvironment, kind: PodFault, thread
   if (pids.length === 0) throw new Error(`${name} has no process here`);
   if (kind === "frozen and killed") for (const pid of pids) signal(pid, "SIGSTOP");
   for (const pid of pids) signal(pid, "SIGKILL");
-}
-
-function signal(pid: number, name: "SIGSTOP" | "SIGKILL"): void {
-  try {
-    process.kill(pid, name);
-  } catch {
-    // It ended with its parent.
-  }
 }

@@ -43,12 +43,21 @@ export interface Shape {
   readonly blueprint: object;
   /** Whether sandboxes can have egress. */
   readonly hasEgress: boolean;
+  /** A store on the network answers later on a busy machine than a file. */
+  readonly sessionLifetimeMs: number;
 }
 
 const LIMITS = { memoryBytes: 256 * MIB, pidsMax: 256 };
 
 export function shapeOf(engine: Partial<FleetConfig>): Shape {
-  return { engine, limits: LIMITS, pooledLimits: { ...LIMITS, pidsMax: 255 }, blueprint: {}, hasEgress: true };
+  return {
+    engine,
+    limits: LIMITS,
+    pooledLimits: { ...LIMITS, pidsMax: 255 },
+    blueprint: {},
+    hasEgress: true,
+    sessionLifetimeMs: 6_000,
+  };
 }
 
 export type SandboxName = { readonly sandboxId: string; readonly generation: number };
@@ -306,7 +315,7 @@ export abstract class Environment {
   }
 
   #configOf(home: string, fleetId: string): FleetConfig {
-    const { engine, limits, pooledLimits, blueprint, hasEgress } = this.shape;
+    const { engine, limits, pooledLimits, blueprint, hasEgress, sessionLifetimeMs } = this.shape;
     const isOurs = fleetId === this.fleetId;
     const allow = [{ host: "allowed.example.org", ports: [443] }];
     return {
@@ -318,7 +327,7 @@ export abstract class Environment {
       },
       pool: isOurs ? { pooled: BLANKS } : {},
       acquireTimeoutMs: ACQUIRE_MS,
-      sessionLifetimeMs: 6_000,
+      sessionLifetimeMs,
       housekeepingIntervalMs: 500,
       stopTimeoutMs: 10_000,
       orphanTimeoutMs: ORPHAN_TIMEOUT_MS,

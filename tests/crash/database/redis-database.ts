@@ -51,6 +51,6 @@ export function harmable(redis: RedisProcess): StoreServer {
     },
     stop: () => redis.signal("SIGSTOP"),
     resume: () => redis.signal("SIGCONT"),
-    pids: () => (isUp ? [redis.pid] : []),
+    pids: () => (isUp && redis.isRunning ? [redis.pid] : []),
   };
 }

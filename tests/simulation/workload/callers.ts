@@ -14,8 +14,9 @@ import { JOURNAL } from "../engine/sim-sandbox.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Simulation } from "../simulation.ts";
 import { countListeners } from "./listeners.ts";
+import { DESTROY_ERRORS } from "./named-errors.ts";
 import { RemoteCallers } from "./remote-callers.ts";
-import type { ThreadName } from "./threads.ts";
+import { ownerName, type ThreadName } from "./threads.ts";
 
 export interface AcquireWish {
   /** `null`: without a thread. */
@@ -233,45 +234,13 @@ export class Callers {
     });
   }
 
-  checkpoint(instance: Instance, name: ThreadName): void {
-    this.#simulation.trace.add(instance.name, "checkpoint", () => ownerName(name));
-    instance.process.deliver(() => {
-      instance.fleet?.checkpoints.take(name).then(
-        () => undefined,
-        (error: unknown) => this.#checkRestoreError("checkpoint", instance, error),
-      );
-    });
+  /** A request of another file, which must be answered in bounded time. */
+  ask(instance: Instance, owner: string, timeoutMs: number): Asked {
+    return this.#ask("destroy", instance, owner, timeoutMs + DESTROY_EXTRA_MS);
   }
 
-  restore(
-    instance: Instance,
-    name: ThreadName,
-    { checkpoint, ...options }: { checkpoint: string; force: boolean; timeoutMs: number },
-  ): void {
-    const { trace, truth } = this.#simulation;
-    const owner = ownerName(name);
-    trace.add(instance.name, "restore", () => `${owner} to ${checkpoint} ${JSON.stringify(options)}`);
-    instance.process.deliver(() => {
-      if (instance.fleet === null) return;
-      const thread = truth.thread(owner);
-      thread.destroyAsked = true;
-      if (options.force) thread.forcedBy.add(instance.name);
-      const asked = this.#ask("destroy", instance, owner, options.timeoutMs + DESTROY_EXTRA_MS);
-      instance.fleet.checkpoints.restore(name, checkpoint, options).then(
-        () => this.#answered(asked, "destroy"),
-        (error: unknown) => {
-          this.#answered(asked, "destroy");
-          this.#simulation.reachChecks.refused(error, asked);
-          trace.add(instance.name, "restore refused", () => String(error));
-          this.#checkRestoreError("restore", instance, error);
-        },
-      );
-    });
-  }
-
-  #checkRestoreError(what: string, instance: Instance, error: unknown): void {
-    const named = isSandlotError(error) && (DESTROY_ERRORS.has(error.code) || RESTORE_ERRORS.has(error.code));
-    this.#simulation.findings.check("errors-are-named", named, () => `${what} at ${instance.name}: ${String(error)}`);
+  answered(asked: Asked): void {
+    this.#answered(asked, "destroy");
   }
 
   /** Reads the state, as a dashboard does; must disturb nothing. */
@@ -425,18 +394,4 @@ export class Callers {
     this.#pending.delete(asked);
     this.#simulation.leaseChecks.answered(kind, asked);
   }
-}
-
-const DESTROY_ERRORS: ReadonlySet<string> = new Set(
-  "sandbox_in_use store_unavailable store_recovering fleet_closed create_failed sandbox_unreachable thread_elsewhere engine_unreachable".split(
-    " ",
-  ),
-);
-
-const RESTORE_ERRORS: ReadonlySet<string> = new Set(
-  "checkpoint_not_found checkpoint_timeout restore_incomplete thread_not_found".split(" "),
-);
-
-function ownerName({ user, thread }: ThreadName): string {
-  return `${user}/${thread}`;
 }

@@ -1,9 +1,12 @@
 /** Checkpoints and restores, in some of the runs. The other runs stay the same without them. */
 
+import { isSandlotError } from "@sandlot/contract";
+import type { Instance } from "../process/instance.ts";
 import type { Random } from "../schedule/random.ts";
 import type { Simulation } from "../simulation.ts";
 import type { Callers } from "./callers.ts";
-import { THREADS, type ThreadName } from "./threads.ts";
+import { DESTROY_ERRORS, RESTORE_ERRORS } from "./named-errors.ts";
+import { ownerName, THREADS, type ThreadName } from "./threads.ts";
 
 const RUNS = 0.4;
 const SHARES = { take: 0.04, restore: 0.05 } as const;
@@ -26,7 +29,7 @@ export class Restores {
     if (!this.#isOn) return;
     const open = this.#simulation.open();
     if (open.length === 0) return;
-    if (this.#random.chance(SHARES.take)) this.#callers.checkpoint(this.#random.pick(open), this.#thread());
+    if (this.#random.chance(SHARES.take)) this.#take(this.#random.pick(open), this.#thread());
     if (this.#random.chance(SHARES.restore)) this.#restore();
   }
 
@@ -34,7 +37,7 @@ export class Restores {
   #restore(): void {
     const { truth, faults } = this.#simulation;
     const thread = this.#thread();
-    const owner = `${thread.user}/${thread.thread}`;
+    const owner = ownerName(thread);
     const instance = this.#random.pick(this.#simulation.open());
     const known = [...(truth.ledger.of(instance.engine).histories.get(owner)?.checkpoints.keys() ?? [])];
     if (known.length === 0) return;
@@ -42,7 +45,7 @@ export class Restores {
     faults.count(force ? "restore-forced" : "restore-plain");
     const { acquireTimeoutMs } = this.#simulation.settings;
     const timeoutMs = this.#random.pick([2_000, acquireTimeoutMs]);
-    this.#callers.restore(instance, thread, { checkpoint: this.#random.pick(known), force, timeoutMs });
+    this.#ask(instance, thread, { checkpoint: this.#random.pick(known), force, timeoutMs });
     if (!this.#random.chance(0.5)) return;
     const simulation = this.#simulation;
     simulation.scheduler.after(this.#random.between(0, 400), () => {
@@ -50,6 +53,47 @@ export class Restores {
       faults.count("restore-actor-killed");
       simulation.kill(instance);
     });
+  }
+
+  #take(instance: Instance, name: ThreadName): void {
+    this.#simulation.trace.add(instance.name, "checkpoint", () => ownerName(name));
+    instance.process.deliver(() => {
+      instance.fleet?.checkpoints.take(name).then(
+        () => undefined,
+        (error: unknown) => this.#checkError("checkpoint", instance, error),
+      );
+    });
+  }
+
+  #ask(
+    instance: Instance,
+    name: ThreadName,
+    { checkpoint, ...options }: { checkpoint: string; force: boolean; timeoutMs: number },
+  ): void {
+    const { trace, truth, reachChecks } = this.#simulation;
+    const owner = ownerName(name);
+    trace.add(instance.name, "restore", () => `${owner} to ${checkpoint} ${JSON.stringify(options)}`);
+    instance.process.deliver(() => {
+      if (instance.fleet === null) return;
+      const thread = truth.thread(owner);
+      thread.destroyAsked = true;
+      if (options.force) thread.forcedBy.add(instance.name);
+      const asked = this.#callers.ask(instance, owner, options.timeoutMs);
+      instance.fleet.checkpoints.restore(name, checkpoint, options).then(
+        () => this.#callers.answered(asked),
+        (error: unknown) => {
+          this.#callers.answered(asked);
+          reachChecks.refused(error, asked);
+          trace.add(instance.name, "restore refused", () => String(error));
+          this.#checkError("restore", instance, error);
+        },
+      );
+    });
+  }
+
+  #checkError(what: string, instance: Instance, error: unknown): void {
+    const named = isSandlotError(error) && (DESTROY_ERRORS.has(error.code) || RESTORE_ERRORS.has(error.code));
+    this.#simulation.findings.check("errors-are-named", named, () => `${what} at ${instance.name}: ${String(error)}`);
   }
 
   #thread(): ThreadName {

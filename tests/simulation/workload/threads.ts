@@ -13,3 +13,7 @@ export const THREADS: readonly ThreadName[] = [
   { user: "bob", thread: "t2" },
   { user: "cy", thread: "t1" },
 ];
+
+export function ownerName({ user, thread }: ThreadName): string {
+  return `${user}/${thread}`;
+}

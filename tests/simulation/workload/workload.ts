@@ -24,9 +24,7 @@ export class Workload {
   readonly #random: Random;
   /** For later additions, so that the rest of a run stays the same. */
   readonly #more: Random;
-  readonly #plots: Plots;
-  readonly #cuts: Cuts;
-  readonly #restores: Restores;
+  readonly #beside: readonly { happen(): void }[];
   readonly #weights: EventWeights;
   readonly #events: number;
   readonly #instancesMax: number;
@@ -38,9 +36,9 @@ export class Workload {
     this.#random = new Random(seed, 4);
     this.#more = new Random(seed, 6);
     this.callers = new Callers(simulation);
-    this.#plots = new Plots(simulation, this.callers, new Random(seed, 7));
-    this.#cuts = new Cuts(simulation, new Random(seed, 11));
-    this.#restores = new Restores(simulation, this.callers, new Random(seed, 12));
+    const plots = new Plots(simulation, this.callers, new Random(seed, 7));
+    const restores = new Restores(simulation, this.callers, new Random(seed, 12));
+    this.#beside = [plots, new Cuts(simulation, new Random(seed, 11)), restores];
     this.#events = this.#random.between(200, 260);
     const least = simulation.engines.isShared ? INSTANCES_MIN + 1 : INSTANCES_MIN;
     this.#instancesMax = this.#random.between(least, least + 1);
@@ -83,9 +81,7 @@ export class Workload {
     const living = this.#living().length;
     if (living === 0 || (living < INSTANCES_MIN && this.#random.chance(0.5))) this.#start();
     this[`_${kind}`]();
-    this.#plots.happen();
-    this.#cuts.happen();
-    this.#restores.happen();
+    for (const other of this.#beside) other.happen();
     if (this.#random.chance(0.2)) for (const held of this.#leases()) this.#simulation.leaseChecks.checkOneSandbox(held);
   }
 

@@ -22,25 +22,30 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function ask(method, path, body) {
   return new Promise((resolve, reject) => {
+    const text = body && JSON.stringify(body);
     const headers = {
       authorization: `Bearer ${readFileSync(`${ACCOUNT}/token`, "utf8")}`,
-      ...(body && { "content-type": method === "PATCH" ? "application/json-patch+json" : "application/json" }),
+      ...(text && {
+        "content-type": method === "PATCH" ? "application/json-patch+json" : "application/json",
+        // Node sends a DELETE without it, and the next request of the connection would begin with the rest.
+        "content-length": Buffer.byteLength(text),
+      }),
     };
     const where = { host: KUBERNETES_SERVICE_HOST, port: KUBERNETES_SERVICE_PORT, ca, method, path, headers };
     const asked = request({ ...where, timeout: 10_000 }, (response) => {
-      let text = "";
+      let answer = "";
       response.setEncoding("utf8");
-      response.on("data", (part) => (text += part));
+      response.on("data", (part) => (answer += part));
       response.on("end", () => {
         const status = response.statusCode ?? 0;
-        if (status < 300) resolve(JSON.parse(text));
+        if (status < 300) resolve(JSON.parse(answer));
         else if (status === 404) resolve(null);
-        else reject(new Error(`${method} ${path}: ${status} ${text.slice(0, 300)}`));
+        else reject(new Error(`${method} ${path}: ${status} ${answer.slice(0, 300)}`));
       });
     });
     asked.on("timeout", () => asked.destroy(new Error(`${method} ${path}: no answer`)));
     asked.on("error", reject);
-    asked.end(body && JSON.stringify(body));
+    asked.end(text);
   });
 }
 

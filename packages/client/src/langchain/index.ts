@@ -25,7 +25,7 @@ import type { OutputPiece } from "../tools/live-output.ts";
 import type { RunOptions } from "../tools/run.ts";
 import type { SandboxSource } from "../tools/source.ts";
 import type { ToolOutput } from "../tools/tool.ts";
-import { SANDBOX_TOOLS, ToolBox, type ToolBoxOptions, type ToolPolicy } from "../tools/tool-box.ts";
+import { ToolBox, type ToolBoxOptions, type ToolPolicy, toolsNamed } from "../tools/tool-box.ts";
 
 /** LangChain's data about an invocation. */
 export interface LangChainInvocation {
@@ -167,7 +167,7 @@ function userOf({ configurable }: LangChainInvocation): string | undefined {
 }
 
 function toolsFor(names: readonly string[] | undefined, boxOf: (runtime: ToolRuntime) => ToolBox) {
-  return SANDBOX_TOOLS.filter(({ name }) => names === undefined || names.includes(name)).map(
+  return toolsNamed(names).map(
     ({ name, description, input }) =>
       tool(
         async (args: unknown, runtime: ToolRuntime) => {

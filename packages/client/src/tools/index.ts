@@ -19,6 +19,7 @@ export type { RefusalCode, SandboxTool, ToolAnswer, ToolImage, ToolOutput } from
 export { ToolRefusal } from "./tool.ts";
 export {
   type CallOptions,
+  OPTIONAL_TOOLS,
   SANDBOX_TOOLS,
   sandlotTools,
   ToolBox,

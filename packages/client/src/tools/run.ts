@@ -178,6 +178,19 @@ export class SandboxRun implements AsyncDisposable {
     await lease.release();
   }
 
+  /**
+   * Takes the thread's files back to the state before. Gives up the own lease first, because files never change under a
+   * sandbox; another holder's is `sandbox_in_use`. `null`: the source has no checkpoints.
+   */
+  async undo(signal?: AbortSignal) {
+    const { checkpoints } = this.source;
+    if (checkpoints === undefined) return null;
+    const { thread, user } = this.#options;
+    await this.release();
+    const key = { thread: await threadFrom(thread), ...(user !== undefined && { user: await userFrom(user) }) };
+    return checkpoints.undo(key, signal === undefined ? {} : { signal });
+  }
+
   /** The execution is over. Idempotent; also ends a pending acquire. */
   end(): Promise<void> {
     this.#ended ??= (async () => {

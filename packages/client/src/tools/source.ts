@@ -8,12 +8,19 @@
  * - The source renews a lease that needs it (`ttlMs`), as long as its process lives.
  */
 
-import type { LossReason, Recovery, Sandbox, SandboxAbout } from "@sandlot/contract";
+import type { Checkpoint, LossReason, Recovery, Sandbox, SandboxAbout } from "@sandlot/contract";
 
 export interface SandboxSource {
   acquire(request?: SandboxRequest): Promise<SandboxLease>;
   /** Facts about its sandboxes, if known before there is one. */
   about?(blueprint?: string): SandboxAbout;
+  /** Earlier states of threads. Absent: this source has none. */
+  readonly checkpoints?: {
+    undo(
+      key: { readonly thread: string; readonly user?: string },
+      options?: { readonly force?: boolean; readonly signal?: AbortSignal },
+    ): Promise<{ readonly checkpoint: Checkpoint; readonly safety: Checkpoint }>;
+  };
 }
 
 export interface SandboxRequest {

@@ -28,6 +28,7 @@ import { RunShell } from "./shell.ts";
 import type { SandboxSource } from "./source.ts";
 import { countLines, headOf, tailOf } from "./text.ts";
 import { type SandboxTool, type ToolAnswer, type ToolOutput, ToolRefusal } from "./tool.ts";
+import { undoLastTurnTool } from "./undo-tool.ts";
 import { listUploadedFilesTool, presentFilesTool } from "./user-file-tools.ts";
 import { anySignal } from "./waiting.ts";
 import { strReplaceTool, writeFileTool } from "./write-tools.ts";
@@ -44,6 +45,15 @@ export const SANDBOX_TOOLS = [
   presentFilesTool,
   listUploadedFilesTool,
 ] as unknown as readonly SandboxTool[];
+
+/** Off unless they are named: each changes more than the run itself. */
+export const OPTIONAL_TOOLS = [undoLastTurnTool] as unknown as readonly SandboxTool[];
+
+/** The named tools, in the order that models see. Absent names: all that are not optional. */
+export function toolsNamed(names: readonly string[] | undefined): readonly SandboxTool[] {
+  const usual = SANDBOX_TOOLS.filter(({ name }) => names === undefined || names.includes(name));
+  return [...usual, ...OPTIONAL_TOOLS.filter(({ name }) => names?.includes(name) === true)];
+}
 
 type Secrets = Readonly<Record<string, string>>;
 
@@ -75,7 +85,7 @@ export interface ToolPolicy {
 }
 
 export interface ToolBoxOptions extends RunOptions, ToolPolicy {
-  /** The names of the tools. Default all. */
+  /** The names of the tools. Default all but the optional ones (`OPTIONAL_TOOLS`). */
   readonly tools?: readonly string[];
   /** The start directory of the shell, and the base of relative paths. Default `/mnt/user-data/workspace`. */
   readonly workingDirectory?: string;
@@ -115,7 +125,7 @@ export class ToolBox implements AsyncDisposable {
       bashToolFor({ about: this.about, ...limits }),
       ...(replyWithinMs === undefined ? [] : [bashOutputTool]),
     ];
-    this.tools = SANDBOX_TOOLS.filter(({ name }) => tools === undefined || tools.includes(name)).flatMap((tool) =>
+    this.tools = toolsNamed(tools).flatMap((tool) =>
       tool.name === bashTool.name ? (bash as unknown as SandboxTool[]) : [tool],
     );
     this.#commands = new BackgroundCommands(this.run.ending);

@@ -93,6 +93,7 @@ export type RefusalCode =
   | "content_too_large"
   | "file_too_large"
   | "invalid_arguments"
+  | "no_checkpoints"
   | "no_match"
   | "not_presentable"
   | "read_first"

@@ -64,6 +64,9 @@ export interface FleetErrorDetails {
   };
   acquire_timeout: { stage: string; timeoutMs: number };
   create_failed: { backend: string; problem: string };
+  /** `environment` is `name@hash`. `problem` has the end of the log. */
+  environment_failed: { environment: string; problem: string };
+  environment_in_use: { environment: string; count: number };
   isolation_unavailable: { backend: string; problem: string; fix: string };
   engine_unavailable: { engine: string; problem: string; tried: readonly string[]; retryAfterMs: number };
   /** No node had room until the deadline. `reason` is the scheduler's. */
@@ -176,6 +179,19 @@ export const FLEET_ERRORS: ErrorSpecs<FleetErrorDetails> = {
     retryable: true,
     message: ({ backend, problem }) => `The ${backend} backend could not make a sandbox: ${problem}.`,
     remedy: "Look at the engine; what was half-made has been removed, so trying again is safe.",
+  },
+  environment_failed: {
+    status: 422,
+    retryable: false,
+    message: ({ environment, problem }) => `The environment ${environment} could not be built: ${problem}.`,
+    remedy:
+      "Read its log with `sandlot env inspect`, correct the blueprint's setup, or build it again with `sandlot env build`.",
+  },
+  environment_in_use: {
+    status: 409,
+    retryable: false,
+    message: ({ environment, count }) => `The environment ${environment} is mounted in ${count} sandboxes.`,
+    remedy: "End these sandboxes first; `sandlot env ls` counts them.",
   },
   isolation_unavailable: {
     status: 501,

@@ -38,6 +38,8 @@ export interface Blueprint {
     readonly filesMax?: number | undefined;
   };
   readonly mounts: readonly BlueprintMount[];
+  /** What is built once and mounted read-only at /opt/env in every sandbox. */
+  readonly setup?: EnvironmentSetup | undefined;
   /** Where and how a pod is scheduled, for an engine that has pods. */
   readonly pod?: PodSettings | undefined;
   readonly network: {
@@ -49,6 +51,16 @@ export interface Blueprint {
     readonly registries?: readonly RegistryTool[] | undefined;
     readonly mirrors?: readonly MirrorConsent[] | undefined;
   };
+}
+
+export interface EnvironmentSetup {
+  /** Run by `sh -e` in a directory with the files. */
+  readonly script: string;
+  /** Files of the host, by their names there. */
+  readonly files: Readonly<Record<string, string>>;
+  readonly network: Blueprint["network"];
+  readonly timeoutMs: number;
+  readonly diskBytes: number;
 }
 
 /** A blueprint as a fleet's settings have it. */
@@ -78,6 +90,12 @@ export function homePathOf({ home }: Pick<Blueprint, "home">): string {
   return home === "temporary" ? TEMPORARY_HOME : KEPT_HOME;
 }
 
+/** Limits of a build leave nothing that a sandbox could see. */
+function withoutValues({ script, files, network }: EnvironmentSetup): unknown {
+  const { secrets = [], ...rest } = network;
+  return { script, files, network: { ...rest, secrets: secrets.map(({ value: _, ...told }) => told) } };
+}
+
 /** Without its empty lists, which earlier versions did not know. */
 function filled(lists: Readonly<Record<string, readonly unknown[]>>): Readonly<Record<string, readonly unknown[]>> {
   return Object.fromEntries(Object.entries(lists).filter(([, list]) => list.length > 0));
@@ -92,11 +110,15 @@ export function hashBlueprint(
   backend: string,
   blueprint: Omit<Blueprint, "limits"> & { readonly limits: Readonly<Record<string, unknown>> },
 ): BlueprintHash {
-  const { home, ...rest } = blueprint;
+  const { home, setup, ...rest } = blueprint;
   const { secrets = [], registries = [], mirrors = [], ...network } = rest.network;
   const headers = secrets.map(({ value: _, ...told }) => told);
   const kept = home === "temporary" ? { ...rest, home } : rest;
-  const told = { ...kept, network: { ...network, ...filled({ secrets: headers, registries, mirrors }) } };
+  const told = {
+    ...kept,
+    ...(setup !== undefined && { setup: withoutValues(setup) }),
+    network: { ...network, ...filled({ secrets: headers, registries, mirrors }) },
+  };
   const text = JSON.stringify([backend, told], (_, value: unknown) =>
     value !== null && typeof value === "object" && !Array.isArray(value)
       ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))

@@ -83,6 +83,7 @@ export const DEFAULTS = {
     previewQuietMs: 60_000,
   },
 
+  setup: { timeoutMs: 30 * 60_000, diskBytes: 5 * 1_024 ** 3 },
   network: {
     /** Unreviewed code does not reach the network unless the operator allows it. */
     mode: "none",

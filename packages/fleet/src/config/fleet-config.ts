@@ -408,6 +408,8 @@ interface FleetConfigBlueprints {
   readonly mounts?: readonly FleetConfigBlueprintsMounts[] | undefined;
   /** Where and how its pods are scheduled, for the kubernetes backend. */
   readonly pod?: FleetConfigBlueprintsPod | undefined;
+  /** What is built once, in a fresh sandbox, and then mounted read-only at /opt/env in every sandbox. */
+  readonly setup?: FleetConfigBlueprintsSetup | undefined;
   /** What sandboxes can reach. */
   readonly network?: FleetConfigBlueprintsNetwork | undefined;
 }
@@ -468,6 +470,81 @@ interface FleetConfigBlueprintsPod {
   readonly seLinuxLevel?: string | undefined;
   /** Further labels of its pods. None may begin with `sandlot.dev/`. */
   readonly labels?: { readonly [name: string]: string } | undefined;
+}
+
+/** What is built once, in a fresh sandbox, and then mounted read-only at /opt/env in every sandbox. */
+interface FleetConfigBlueprintsSetup {
+  /**
+   * Run by `sh -e` in a directory with `files`. pip, npm, cargo and go install to /opt/env; anything else may be put
+   * there, too.
+   */
+  readonly script: string;
+  /** Files of the host that the script finds, by name, such as requirements.txt. Absolute paths. */
+  readonly files?: { readonly [name: string]: string } | undefined;
+  /** What sandboxes can reach. */
+  readonly network?: FleetConfigBlueprintsSetupNetwork | undefined;
+  /** How long the script may run. Default: `1800000`. */
+  readonly timeoutMs?: number | string | undefined;
+  /** How large /opt/env may become. Default: `5368709120`. */
+  readonly diskBytes?: number | string | undefined;
+}
+
+/** What sandboxes can reach. */
+interface FleetConfigBlueprintsSetupNetwork {
+  /** `none`: no network. `allowlist`: only what `allow` names. `open`: everything. Default: `"none"`. */
+  readonly mode?: "none" | "allowlist" | "open" | undefined;
+  /** What may be reached when `mode` is `allowlist`, and exceptions when it is `open`. */
+  readonly allow?: readonly FleetConfigBlueprintsSetupNetworkAllow[] | undefined;
+  /** Headers that the egress adds, so that the sandbox never has their values. */
+  readonly secrets?: readonly FleetConfigBlueprintsSetupNetworkSecrets[] | undefined;
+  /**
+   * Tools that may read packages from where this machine's own tools do: its configuration, else each tool's default.
+   * Only GET and HEAD pass. `sandlot doctor` prints the hosts.
+   */
+  readonly registries?: readonly ("pip" | "npm" | "cargo" | "go")[] | undefined;
+  /** Hosts of `registries` that the egress may send this machine's credentials to, and that may have a private address. */
+  readonly mirrors?: readonly FleetConfigBlueprintsSetupNetworkMirrors[] | undefined;
+}
+
+interface FleetConfigBlueprintsSetupNetworkAllow {
+  /** A host name; with `*.` in front, every name below it. */
+  readonly host: string;
+  /** The ports that may be reached there. */
+  readonly ports: readonly number[];
+  /**
+   * Addresses or networks (CIDR) that this host may resolve to although they are private. Without it only public ones
+   * are reached.
+   */
+  readonly addresses?: readonly string[] | undefined;
+}
+
+interface FleetConfigBlueprintsSetupNetworkSecrets {
+  /** What messages call it. */
+  readonly name: string;
+  /** The host that gets the header. */
+  readonly host: string;
+  /** The header, such as Authorization. */
+  readonly header: string;
+  /** Its value; `$NAME` is taken from Sandlot's own environment. */
+  readonly value: string;
+  /** Put before the value, such as `Bearer ` with its space. */
+  readonly prefix?: string | undefined;
+  /** Makes the header Basic: this name, with the value as the password. For git over https. */
+  readonly username?: string | undefined;
+  /**
+   * `https`: the egress ends the sandbox's TLS for this host, adds the header, and speaks verified TLS to the host.
+   * `http`: the value travels in the clear. Default: `"https"`.
+   */
+  readonly via?: "https" | "http" | undefined;
+  /** Default 443 for https, 80 for http. */
+  readonly ports?: readonly number[] | undefined;
+}
+
+interface FleetConfigBlueprintsSetupNetworkMirrors {
+  /** The exact name of a host that a registry is on. */
+  readonly host: string;
+  /** Addresses or networks (CIDR) of that host, where they are private. */
+  readonly addresses?: readonly string[] | undefined;
 }
 
 /** What sandboxes can reach. */

@@ -3,7 +3,7 @@
  */
 
 import { posix } from "node:path";
-import { HOME_LINK, isSandlotError, nearest } from "@sandlot/contract";
+import { ENVIRONMENT_ROOT, HOME_LINK, isSandlotError, nearest } from "@sandlot/contract";
 import { parseHost } from "../backend/network/host-name.ts";
 import { compilePolicy } from "../backend/network/policy.ts";
 import { namedRange } from "../backend/network/registry-rules.ts";
@@ -105,15 +105,23 @@ function* durationProblems(config: CompletedConfig): Generator<Problem> {
   }
 }
 
-function* blueprintProblems(name: string, { mounts, network }: CompletedBlueprint): Generator<Problem> {
+function* blueprintProblems(name: string, { mounts, network, setup }: CompletedBlueprint): Generator<Problem> {
   const at = (...path: (string | number)[]) => showPath(["blueprints", name, ...path]);
+  if (setup !== undefined) yield* networkProblems([name, "setup"], setup.network);
+  yield* networkProblems([name], network);
   const seen = new Set<string>();
   for (const [index, { sandboxPath }] of mounts.entries()) {
     const path = at("mounts", index, "sandboxPath");
     const problem = mountProblem(sandboxPath, seen);
     if (problem !== undefined) yield { path, problem };
+    if (setup !== undefined && isWithin(posix.resolve("/", sandboxPath), ENVIRONMENT_ROOT))
+      yield { path, problem: `lies in ${ENVIRONMENT_ROOT}, where the environment of this blueprint's setup is` };
     seen.add(posix.resolve("/", sandboxPath));
   }
+}
+
+function* networkProblems(owner: readonly string[], network: CompletedBlueprint["network"]): Generator<Problem> {
+  const at = (...path: (string | number)[]) => showPath(["blueprints", ...owner, ...path]);
   if (network.mode === "allowlist" && network.allow.length === 0 && network.registries.length === 0) {
     yield {
       path: at("network", "allow"),

@@ -7,7 +7,7 @@
  * read, never changed.
  */
 
-import { type Blueprint, type BlueprintMount, hashBlueprint } from "../backend/blueprint.ts";
+import { type Blueprint, type BlueprintMount, type EnvironmentSetup, hashBlueprint } from "../backend/blueprint.ts";
 import type { BoundSecret } from "../backend/network/policy.ts";
 import { type Machine, resolveLimits, thisMachine, withoutGaps } from "./default-limits.ts";
 import { DEFAULT_BLUEPRINT } from "./defaults.ts";
@@ -91,7 +91,8 @@ function resolveBlueprints(
         mounts: resolveMounts(name, given.mounts, volumes, environment, problems),
         limits: resolveLimits(given.limits, machine),
         environment: resolveVariables(name, given.environment, environment, problems),
-        network: { ...given.network, secrets: resolveSecrets(name, given.network.secrets, environment, problems) },
+        network: { ...given.network, secrets: resolveSecrets([name], given.network.secrets, environment, problems) },
+        ...(given.setup !== undefined && { setup: resolveSetup(name, given.setup, environment, problems) }),
       };
       // Only configured limits: each process chooses defaults, and all processes of a home must agree on the hash.
       const hash = hashBlueprint(engine, { ...blueprint, limits: withoutGaps(given.limits) });
@@ -148,8 +149,23 @@ function podProblems({ backend, blueprints }: CompletedConfig): Problem[] {
     }));
 }
 
-function resolveSecrets(
+function resolveSetup(
   blueprint: string,
+  setup: NonNullable<CompletedBlueprint["setup"]>,
+  environment: Environment,
+  problems: Problem[],
+): EnvironmentSetup {
+  for (const [name, path] of Object.entries(setup.files)) {
+    const wrong = pathProblem(path, environment);
+    if (wrong !== undefined)
+      problems.push({ ...wrong, path: showPath(["blueprints", blueprint, "setup", "files", name]) });
+  }
+  const secrets = resolveSecrets([blueprint, "setup"], setup.network.secrets, environment, problems);
+  return { ...setup, network: { ...setup.network, secrets } };
+}
+
+function resolveSecrets(
+  owner: readonly string[],
   secrets: CompletedBlueprint["network"]["secrets"],
   environment: Environment,
   problems: Problem[],
@@ -157,7 +173,7 @@ function resolveSecrets(
   return secrets.map((secret, index) => {
     const expansion = expandVariables(secret.value, environment);
     if (expansion.ok) return { ...secret, value: expansion.value };
-    const path = showPath(["blueprints", blueprint, "network", "secrets", index, "value"]);
+    const path = showPath(["blueprints", ...owner, "network", "secrets", index, "value"]);
     problems.push({ path, problem: expansion.problem });
     return secret;
   });

@@ -123,6 +123,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   "GET /v1/sandboxes": { id: "listSandboxes" },
   "GET /v1/sandboxes/:id": { id: "getSandbox" },
   "GET /v1/sandboxes/:id/explain": { id: "explainSandbox" },
+  "POST /v1/sandboxes/:id/confirm-dead": { id: "confirmDead" },
   "DELETE /v1/sandboxes/:id": { id: "destroySandbox" },
   "GET /v1/events": { id: "followEvents", answers: EVENTS },
   "GET /v1/key": { id: "getOwnKey" },

@@ -1,10 +1,10 @@
 /** The names of the MCP server's tools. */
 
-import { SANDBOX_TOOLS } from "@sandlot/client/tools";
+import { OPTIONAL_TOOLS, SANDBOX_TOOLS } from "@sandlot/client/tools";
 import { SandlotError } from "@sandlot/contract";
 
 /** For documentation and for filters of tools. */
-export const MCP_TOOL_NAMES: readonly string[] = SANDBOX_TOOLS.map(({ name }) => name);
+export const MCP_TOOL_NAMES: readonly string[] = [...SANDBOX_TOOLS, ...OPTIONAL_TOOLS].map(({ name }) => name);
 
 /** Refuses unknown tool names, which would otherwise silently offer nothing. */
 export function checkToolNames(names: readonly string[] | undefined): void {

@@ -2,6 +2,10 @@
  * Renews sandboxes: tells their daemons that the fleet still runs. A daemon without a renewal for long enough ends its
  * sandbox, so that a fleet which is gone for good leaves nothing. Parked sandboxes, which have no holder, must not end
  * because of that.
+ *
+ * Invariants
+ * - At most `AT_ONCE_MAX` renewals at once: each is a connection of its own, and thousands would stop the event loop.
+ * - A round of many sandboxes does not wait long for one that is silent, so those that respond are renewed in time.
  */
 
 import { within } from "../world/waiting.ts";
@@ -18,6 +22,9 @@ export interface Renewed {
 
 /** One round may be late, and one may be lost, before a daemon counts itself as an orphan. */
 const ROUNDS_PER_TIMEOUT = 3;
+const AT_ONCE_MAX = 128;
+/** A silent one may take this part of the interval, where others wait for its turn. */
+const WAITING_SHARE = 4;
 
 export class Renewer {
   readonly #world: World;
@@ -46,18 +53,24 @@ export class Renewer {
 
   async #round(): Promise<void> {
     const names = await this.#renewed.names().catch(() => []);
-    await Promise.all(names.map((name) => this.#renew(name)));
+    const isLong = names.length > AT_ONCE_MAX;
+    const limitMs = isLong ? Math.ceil(this.#intervalMs / WAITING_SHARE) : this.#intervalMs;
+    const left = names[Symbol.iterator]();
+    const work = async () => {
+      for (const name of left) if (!this.#stopped) await this.#renew(name, limitMs);
+    };
+    await Promise.all(Array.from({ length: Math.min(names.length, AT_ONCE_MAX) }, work));
     this.start();
   }
 
   /** A daemon that does not respond is dead or in trouble, and other checks find both. */
-  async #renew(name: string): Promise<void> {
+  async #renew(name: string, limitMs: number): Promise<void> {
     try {
       const object = await this.#renewed.living(name);
       if (object === null) return;
       await within(
         this.#world,
-        this.#intervalMs,
+        limitMs,
         undefined,
         () => new Error("no answer"),
         (signal) => this.#credentials.ask(object, (target) => renewDaemon(target, signal)),

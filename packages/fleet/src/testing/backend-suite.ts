@@ -14,6 +14,7 @@
 import type { Blueprint } from "../backend/blueprint.ts";
 import { activityCases } from "./backend-suite/activity.ts";
 import { attachingCases } from "./backend-suite/attaching.ts";
+import { checkpointCases } from "./backend-suite/checkpoints.ts";
 import { execCases } from "./backend-suite/exec.ts";
 import { execEndingCases } from "./backend-suite/exec-ending.ts";
 import { fileSearchCases } from "./backend-suite/file-search.ts";
@@ -55,6 +56,7 @@ const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
   attaching: attachingCases,
   workspaces: workspaceCases,
   home: homeCases,
+  checkpoints: checkpointCases,
   liveness: livenessCases,
   activity: activityCases,
   exec: execCases,

@@ -123,6 +123,24 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "is refused while another instance holds the sandbox, unless forced",
     "lets no caller acquire the thread until the home is empty",
   ],
+  "S-97": [
+    "is written only where something changed, or for a label",
+    "delays no release, acquire or stop, and is one at a time for a thread",
+  ],
+  "S-98": [
+    "lets no caller acquire the thread before it is complete",
+    "npm run sim › restored-only-without-process",
+    "npm run sim › nothing-uses-half-a-restore",
+  ],
+  "S-99": [
+    "is finished by another instance when its own dies before, in or after it",
+    "npm run sim › restored-before-it-leaves",
+    "npm run sim › older-leave-the-restored-alone",
+  ],
+  "S-100": [
+    "another user finds nothing, and a purge removes everything",
+    "a key of another user sees and changes nothing",
+  ],
   "S-42": [
     "with purge lets no caller acquire the thread until the workspace is gone",
     "stays purged for a link that is opened at that moment",
@@ -310,6 +328,13 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "engines recover one by one: a thread waits for its own, and one without a home for all that have a session",
     "npm run sim › recovery-is-of-one-engine",
   ],
+  "C-41": ["lets no caller acquire the thread before it is complete", "npm run sim › nothing-uses-half-a-restore"],
+  "C-42": [
+    "a restore may be asked for again, and changes nothing then",
+    "is finished by another instance when its own dies before, in or after it",
+  ],
+  "C-43": ["delays no release, acquire or stop, and is one at a time for a thread"],
+  "C-44": ["is forked from a checkpoint or from now, with its links"],
   "S-89": [
     "neither gateway touches what the other's engine has, whatever housekeeping is due",
     "npm run sim › engine-knows-what-it-is-asked",

@@ -436,6 +436,6 @@ describe("an instance with 300 holds", () => {
         ...others.map((record) => ({ kind: "hold", ...holdOf(record, A, 3) }) as const),
       ],
     });
-    expect(mixed.map(({ kind }) => kind)).toEqual(["gone", ...others.map(() => "recovering")]);
+    expect(mixed.map(({ kind }) => kind)).toEqual(["gone", ...others.map(() => "held")]);
   });
 });

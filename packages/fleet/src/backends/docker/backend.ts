@@ -34,6 +34,7 @@ import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
+import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
@@ -43,7 +44,6 @@ import { Renewer } from "../../sandboxd/renewer.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
-import { connectAppleEngine } from "./apple/apple-engine.ts";
 import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
 import { publishes } from "./container/transport.ts";
@@ -53,9 +53,8 @@ import { ContainerCredentials } from "./container-credentials.ts";
 import { ContainerGuards } from "./container-guards.ts";
 import { ContainerPauses } from "./container-pauses.ts";
 import { Egresses } from "./egress.ts";
-import { enginePlaces } from "./engine/discovery.ts";
-import { connectEngine } from "./engine/docker-engine.ts";
 import type { Engine, ListedContainer } from "./engine/engine.ts";
+import { findEngine } from "./engine/find-engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
@@ -88,12 +87,6 @@ export async function openDockerBackend(options: DockerBackendOptions): Promise<
     engine.close();
     throw error;
   }
-}
-
-function findEngine(settings: DockerSettings, world: World): Promise<Engine> {
-  const { environment, userHome, docker, containerProgram } = settings;
-  if (docker.engine === "apple-container") return connectAppleEngine(containerProgram, world);
-  return connectEngine(enginePlaces(docker.host, environment, userHome, process.getuid?.() ?? 0), world);
 }
 
 class DockerBackend implements Backend {
@@ -130,16 +123,16 @@ class DockerBackend implements Backend {
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
-    this.workspaces = new DiskWorkspaces({ root: layout.root, account: ownsAccount ? null : account, world });
-    const owner = ownsAccount ? null : account;
-    this.checkpoints = new DiskCheckpoints({ root: layout.root, account: owner, world });
+    const disk = { root: layout.root, account: ownsAccount ? null : account, world };
+    this.workspaces = new DiskWorkspaces(disk);
+    const owners = () => this.workspaces.owners();
+    this.checkpoints = new DiskCheckpoints({ ...disk, owners, options: boundedBy(settings.checkpoints) });
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
-    const { publishHost } = docker;
-    const { blueprints } = settings;
+    const [{ publishHost }, { blueprints }] = [docker, settings];
     const published = { publishHost, publishes: publishes(docker) };
     this.#credentials = new ContainerCredentials({ ...shared, ...published, liveness: this.#liveness });
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
@@ -188,11 +181,8 @@ class DockerBackend implements Backend {
     if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
     // Half-written files of a crash do no harm, so a failure to remove them can wait for the next start.
     const sweepAccounts = async () => accounts.sweep();
-    this.#sweeping = Promise.allSettled([
-      this.#objects.sweep(world.wallMs()),
-      this.workspaces.sweep(),
-      sweepAccounts(),
-    ]);
+    const sweeps = [this.#objects.sweep(world.wallMs()), this.workspaces.sweep(), sweepAccounts()];
+    this.#sweeping = Promise.allSettled(sweeps);
     // On another host a renamed directory may appear late, or under its old name.
     const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
     const network = canHaveNetwork(engine, settings);
@@ -265,7 +255,7 @@ class DockerBackend implements Backend {
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
     // Only the sandbox limits writes to its budget.
-    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#settings.blueprints, () => null, this.checkpoints);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

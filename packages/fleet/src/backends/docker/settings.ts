@@ -11,7 +11,7 @@ import type { Environment } from "./engine/discovery.ts";
 
 /** The part of a fleet's settings that this backend uses. */
 export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly docker: DockerConfig };
+  Partial<Pick<FleetFacts, "blueprints" | "accountIds" | "checkpoints">> & { readonly docker: DockerConfig };
 
 export interface DockerSettings extends ConfiguredSettings {
   /** Images have servers of their own that speak AIO (`docker.runtime: aio`); the engine's runtime is then its usual one. */
@@ -43,13 +43,14 @@ export interface DockerSettings extends ConfiguredSettings {
 const READY_TIMEOUT_MS = 60_000;
 
 export function dockerSettings(configured: ConfiguredSettings): DockerSettings {
-  const { home, fleetId, skillsPath, orphanTimeoutMs, blueprints = {}, accountIds = null } = configured;
+  const { home, fleetId, skillsPath, orphanTimeoutMs, blueprints = {}, accountIds = null, checkpoints } = configured;
   const speaksAio = configured.docker.runtime === AIO_RUNTIME;
   const docker = speaksAio ? { ...configured.docker, runtime: null } : configured.docker;
   const uid = process.getuid?.() ?? 0;
   const account = uid === 0 ? { uid: docker.uid, gid: docker.gid } : { uid, gid: process.getgid?.() ?? uid };
   return {
     ...{ home, fleetId, docker, speaksAio, skillsPath, orphanTimeoutMs, blueprints, accountIds },
+    ...(checkpoints !== undefined && { checkpoints }),
     account,
     idRegistry: ID_REGISTRY,
     mapping: new IdMapping(),

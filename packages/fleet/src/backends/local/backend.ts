@@ -33,6 +33,7 @@ import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
 import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
+import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { homeEngineId } from "../../host/engine-id.ts";
 import { makeLayout, socketPath } from "../../host/layout.ts";
@@ -123,7 +124,11 @@ class LocalBackend implements Backend {
     this.#quotas = quotas;
     const isUnsafe = settings.local.isolation === "unsafe-process";
     this.workspaces = new QuotaWorkspaces({ root: layout.root, account, world, isPassable: isUnsafe }, quotas);
-    this.checkpoints = new DiskCheckpoints({ root: layout.root, account, world, isPassable: isUnsafe });
+    this.checkpoints = new DiskCheckpoints({
+      ...{ root: layout.root, account, world, isPassable: isUnsafe },
+      options: boundedBy(settings.checkpoints),
+      owners: () => this.workspaces.owners(),
+    });
     this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);
@@ -223,7 +228,7 @@ class LocalBackend implements Backend {
   async hostWorkspaces(): Promise<HostWorkspaces> {
     const { hostWorkspacesOf } = await import("../../host/workspaces/host-workspaces.ts");
     const budgetOf = (thread: ThreadKey) => this.#guards.budgetOf(thread);
-    return hostWorkspacesOf(this.workspaces, this.#world, this.#blueprints, budgetOf);
+    return hostWorkspacesOf(this.workspaces, this.#world, this.#blueprints, budgetOf, this.checkpoints);
   }
 
   watch(listener: (event: EngineEvent) => void): () => void {

@@ -3,15 +3,17 @@
  */
 
 import { type SandboxdFiles, sandboxdFiles } from "@sandlot/sandboxd";
+import type { CheckpointBounds } from "../../backend/checkpoints.ts";
 import type { FleetFacts } from "../../backend/entry.ts";
 import { type Account, ID_REGISTRY, IdMapping } from "../../host/accounts/index.ts";
 import type { LocalConfig } from "./config.ts";
 
 /** The part of a fleet's settings that this backend uses. */
 export type ConfiguredSettings = Pick<FleetFacts, "home" | "fleetId" | "skillsPath" | "orphanTimeoutMs"> &
-  Partial<Pick<FleetFacts, "blueprints" | "accountIds">> & { readonly local: LocalConfig };
+  Partial<Pick<FleetFacts, "blueprints" | "accountIds" | "checkpoints">> & { readonly local: LocalConfig };
 
-export interface LocalSettings extends Required<ConfiguredSettings> {
+export interface LocalSettings extends Required<Omit<ConfiguredSettings, "checkpoints">> {
+  readonly checkpoints?: CheckpointBounds;
   /**
    * The owner of workspaces on disk; `null` for a fleet that does not run as root, whose sandboxes run as the fleet's
    * account. Without namespaces sandboxes run as this account, too.
@@ -35,9 +37,19 @@ export interface LocalSettings extends Required<ConfiguredSettings> {
 const READY_TIMEOUT_MS = 30_000;
 
 export function localSettings(configured: ConfiguredSettings): LocalSettings {
-  const { home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints = {}, accountIds = null } = configured;
+  const {
+    home,
+    fleetId,
+    local,
+    skillsPath,
+    orphanTimeoutMs,
+    blueprints = {},
+    accountIds = null,
+    checkpoints,
+  } = configured;
   return {
     ...{ home, fleetId, local, skillsPath, orphanTimeoutMs, blueprints, accountIds },
+    ...(checkpoints !== undefined && { checkpoints }),
     idRegistry: ID_REGISTRY,
     mapping: new IdMapping(),
     account: process.getuid?.() === 0 ? { uid: local.uid, gid: local.gid } : null,

@@ -19,7 +19,8 @@ import {
   wholeNumber,
 } from "./command-context.ts";
 
-export function addSandboxCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
+export function addSandboxCommands(program: Command, around: CommandContext): void {
+  const { terminal, signal, json, ending } = around;
   threaded(targeted(program.command("exec")), "the conversation; without one, a sandbox that goes with the command")
     .description(
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",
@@ -82,6 +83,7 @@ export function addSandboxCommands(program: Command, { terminal, signal, json, e
       const { resetHomeCommand } = await import("../home-command.ts");
       await resetHomeCommand(terminal, { ...options, json }, signal);
     });
+  addEnvCommands(program, around);
   targeted(program.command("prune"))
     .description("end every sandbox that is not in use; files are kept unless --purge")
     .option("-u, --user <id>", "only this user's")
@@ -185,4 +187,37 @@ function collectVariable(
   const at = text.indexOf("=");
   if (at < 1) throw new InvalidArgumentError("It is not of the form NAME=value.");
   return { ...before, [text.slice(0, at)]: text.slice(at + 1) };
+}
+
+/** They work on this home's files, so they need no server. */
+function addEnvCommands(program: Command, { terminal, signal, json }: CommandContext): void {
+  const env = program
+    .command("env")
+    .description("environments: what a blueprint's setup builds once for all sandboxes");
+  const command = (name: string, about: string) =>
+    env.command(name).description(about).option("-c, --config <file>", "the configuration file");
+  command("ls", "list them, with their sizes and how many sandboxes have them mounted")
+    .addHelpText("after", examples("sandlot env ls", "sandlot env ls --json"))
+    .action(async (options: { config?: string }) => {
+      const { listEnvironments } = await import("../env-command.ts");
+      await listEnvironments(terminal, { ...options, json });
+    });
+  command("build [blueprint]", "build those that are missing, and those that failed")
+    .addHelpText("after", examples("sandlot env build", "sandlot env build science"))
+    .action(async (blueprint: string | undefined, options: { config?: string }) => {
+      const { buildEnvironments } = await import("../env-command.ts");
+      await buildEnvironments(terminal, { ...options, ...(blueprint !== undefined && { blueprint }), json }, signal);
+    });
+  command("inspect <environment>", "print what one is, or why it failed, and the log of its build")
+    .addHelpText("after", examples("sandlot env inspect science@"))
+    .action(async (id: string, options: { config?: string }) => {
+      const { inspectEnvironment } = await import("../env-command.ts");
+      await inspectEnvironment(terminal, id, { ...options, json });
+    });
+  command("rm <environment>", "remove one that no sandbox has mounted")
+    .addHelpText("after", examples("sandlot env rm science@0f3c"))
+    .action(async (id: string, options: { config?: string }) => {
+      const { removeEnvironment } = await import("../env-command.ts");
+      await removeEnvironment(terminal, id, { ...options, json }, signal);
+    });
 }

@@ -28,11 +28,12 @@ import type {
 import { isMissing } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
+import { RESTORE } from "../workspaces/fence.ts";
 import type { Account } from "../workspaces/tree.ts";
 import { findRecord, resolveStep } from "./history.ts";
 import { makeStore, storePathsOf, threadPathsOf } from "./layout.ts";
 import { CHECKPOINT_DEFAULTS, type CheckpointOptions } from "./options.ts";
-import { asCheckpoint, type CheckpointRecord, isRecordName, parseRecord } from "./records.ts";
+import { asCheckpoint, type CheckpointRecord, idOfRequest, isRecordName, parseRecord } from "./records.ts";
 import { SharedTake } from "./shared-take.ts";
 import type { StoredSource } from "./worker/messages.ts";
 import { WorkerPool } from "./worker/worker-pool.ts";
@@ -44,6 +45,8 @@ export interface DiskCheckpointsOptions {
   readonly isPassable?: boolean;
   readonly world: World;
   readonly options?: Partial<CheckpointOptions>;
+  /** The threads with a workspace at home. Absent: unfinished restores are found by their records only. */
+  readonly owners?: () => Promise<readonly WorkspaceOwner[]>;
 }
 
 /** Records that are read at the same time. */
@@ -52,14 +55,16 @@ const CHANGES_MAX = 10_000;
 
 export class DiskCheckpoints implements Checkpoints {
   readonly #root: string;
+  readonly #owners: () => Promise<readonly WorkspaceOwner[]>;
   readonly #world: World;
   readonly #options: CheckpointOptions;
   readonly #pool: WorkerPool;
   /** Takes that run, and that wait for those, by what they ask for. */
   readonly #turns = new Map<string, { running: SharedTake | null; next: SharedTake | null }>();
 
-  constructor({ root, account, isPassable = false, world, options = {} }: DiskCheckpointsOptions) {
+  constructor({ root, account, isPassable = false, world, options = {}, owners }: DiskCheckpointsOptions) {
     this.#root = root;
+    this.#owners = owners ?? (async () => []);
     this.#world = world;
     this.#options = { ...CHECKPOINT_DEFAULTS, ...options };
     this.#pool = new WorkerPool({ root, account, isPassable, options: this.#options }, world);
@@ -114,6 +119,38 @@ export class DiskCheckpoints implements Checkpoints {
 
   restore(spot: WorkspaceSpot, target: RestoreTarget, budget: Budget | null, call: LongCall): Promise<Restored> {
     return this.#pool.run("restore", [spot, target, budget], call);
+  }
+
+  async outcome(owner: WorkspaceOwner, requestId: string): Promise<Restored | null> {
+    const { key } = threadPathsOf(this.#root, owner.user, owner.thread);
+    const records = await this.#records(owner);
+    const head = records.at(-1);
+    const of = (purpose: string) => records.find(({ id }) => id === idOfRequest(key, purpose, requestId));
+    const [done, safety] = [of("restored"), of("safety")];
+    if (done === undefined) return null;
+    return { checkpoint: asCheckpoint(done, head), safety: asCheckpoint(safety ?? done, head) };
+  }
+
+  /**
+   * The name on the disk says that a restore has begun, and not which paths it was for. So it is taken back: to the
+   * safety checkpoint where there is one; before that one nothing has been changed, and a restore of no paths ends it.
+   */
+  async unfinished(): Promise<readonly { readonly owner: WorkspaceOwner; readonly target: RestoreTarget }[]> {
+    const found: { owner: WorkspaceOwner; target: RestoreTarget }[] = [];
+    for (const { user, thread } of await this.#owners()) {
+      const owner = { user, thread };
+      const { key } = threadPathsOf(this.#root, user, thread);
+      const began = RESTORE.read(join(this.#root, "homes", key));
+      if (began === null) continue;
+      const head = (await this.#records(owner)).at(-1);
+      const requestId = `back-${began.generation}`;
+      const isKept = head?.cause === "before-restore" && head.requestId !== null;
+      const target: RestoreTarget = isKept
+        ? { checkpoint: head.id, requestId, as: "restore" }
+        : { checkpoint: began.checkpoint, requestId, as: "restore", paths: [] };
+      found.push({ owner, target });
+    }
+    return found;
   }
 
   async seed(source: SeedSource, to: WorkspaceOwner, budget: Budget | null, call: LongCall): Promise<Seeded> {

@@ -65,6 +65,6 @@ function redone(byId: ReadonlyMap<string, CheckpointRecord>, head: CheckpointRec
   return null;
 }
 
-export function hasSameFiles(a: CheckpointRecord, b: CheckpointRecord): boolean {
+function hasSameFiles(a: CheckpointRecord, b: CheckpointRecord): boolean {
   return a.tree === b.tree && a.links === b.links;
 }

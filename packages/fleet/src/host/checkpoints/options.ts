@@ -1,5 +1,7 @@
 /** What checkpoints may use, in one place: bounds, what is left out, and the process that does the work. */
 
+import type { CheckpointBounds } from "../../backend/checkpoints.ts";
+
 export interface CheckpointOptions {
   /** Paths relative to the workspace that are never kept: what they hold can be fetched again. */
   readonly excluded: readonly string[];
@@ -57,6 +59,21 @@ export const CHECKPOINT_DEFAULTS: CheckpointOptions = {
   silenceMaxMs: 120_000,
   archiveBytesMax: 10 * GIB,
 };
+
+/** The options that a configuration sets. */
+export function boundedBy(bounds: CheckpointBounds | undefined): Partial<CheckpointOptions> {
+  if (bounds === undefined) return {};
+  return {
+    excluded: bounds.leftOut,
+    threadCheckpointsMax: bounds.perThreadMax,
+    userCheckpointsMax: bounds.perUserMax,
+    maxAgeMs: bounds.maxAgeDays * DAY_MS,
+    threadBytesMax: bounds.perThreadBytes,
+    userBytesMax: bounds.perUserBytes,
+    readBytesMax: bounds.readBytes,
+    freeBytesMin: bounds.freeBytes,
+  };
+}
 
 /** Unprotected checkpoints are pushed out; these are not: the newest ones, and the last one of each of these days. */
 export const PROTECTED_NEWEST = 3;

@@ -14,7 +14,7 @@ import { z } from "zod";
 import { unlessMissing } from "../../world/disk-trouble.ts";
 import { calls, closing, syncDirectory, writeAll } from "./store/calls.ts";
 
-export const ID_PATTERN = /^[0-9a-f]{16}$/;
+const ID_PATTERN = /^[0-9a-f]{16}$/;
 const NAME = /^c\.(\d{12})\.([0-9a-f]{16})$/;
 const hex = z.string().regex(/^[0-9a-f]{64}$/);
 

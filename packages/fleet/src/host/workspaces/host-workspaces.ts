@@ -13,6 +13,7 @@ import {
   WORKSPACE_ROOT,
 } from "@sandlot/contract";
 import type { NamedBlueprint } from "../../backend/blueprint.ts";
+import type { Checkpoints } from "../../backend/checkpoints.ts";
 import type { HostWorkspaces, StagedFile, WorkspaceFiles } from "../../backend/host-workspaces.ts";
 import { threadKeyOf } from "../../backend/labels.ts";
 import { type Grow, metered, type WriteBudget } from "../../backend/write-budget.ts";
@@ -30,7 +31,12 @@ export interface HostOptions {
    * Absent where no sandbox has such a limit.
    */
   readonly budgetOf?: (thread: ThreadKey) => WriteBudget | null;
+  /** Copies threads with all their links and names. Absent: a plain copy of files and directories. */
+  readonly checkpoints?: Pick<Checkpoints, "seed">;
 }
+
+/** The route has no limit of its own; the copy ends with its worker. */
+const UNLIMITED = new AbortController().signal;
 
 /** The same for a backend with these blueprints: its writes are held to budgets where one of them has a limit. */
 export function hostWorkspacesOf(
@@ -38,11 +44,12 @@ export function hostWorkspacesOf(
   world: World,
   blueprints: Readonly<Record<string, NamedBlueprint>>,
   budgetOf: (thread: ThreadKey) => WriteBudget | null,
+  checkpoints: Pick<Checkpoints, "seed">,
 ): HostWorkspaces {
   const isBudgeted = Object.values(blueprints).some(
     ({ blueprint: { limits } }) => limits.diskBytes !== undefined || limits.filesMax !== undefined,
   );
-  return hostWorkspaces(disk, world, isBudgeted ? { budgetOf } : {});
+  return hostWorkspaces(disk, world, { ...(isBudgeted && { budgetOf }), checkpoints });
 }
 
 /** Where workspaces are found: on this machine's disk, or on a volume that it mounts. */
@@ -96,8 +103,12 @@ export function hostWorkspaces(disk: LocatedWorkspaces, world: World, options: H
       }
     },
     async branch(from, to, limits) {
-      const { skipped, ...counts } = await disk.branch(ownerOf(from), ownerOf(to), limits);
-      return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
+      const copy = () => disk.branch(ownerOf(from), ownerOf(to), limits);
+      const seed = ({ checkpoints }: Required<Pick<HostOptions, "checkpoints">>) =>
+        checkpoints.seed({ kind: "thread", owner: ownerOf(from) }, ownerOf(to), limits ?? null, { signal: UNLIMITED });
+      const seeded = await (options.checkpoints === undefined ? copy() : seed({ checkpoints: options.checkpoints }));
+      const { fileCount, sizeBytes, skipped } = seeded;
+      return { fileCount, sizeBytes, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     },
     async measure(key, maxFiles) {
       const handle = await disk.locate(ownerOf(key));

@@ -109,7 +109,7 @@ function progressTeller(
 }
 
 /** The backend has looked, and has changed nothing (`Checkpoints.restore`). */
-export function isRefusal(error: unknown): boolean {
+function isRefusal(error: unknown): boolean {
   return (
     isSandlotError(error, "checkpoint_not_found") ||
     isSandlotError(error, "checkpoint_damaged") ||

@@ -32,6 +32,14 @@ export interface InnerGateway {
   close(): Promise<void>;
 }
 
+/** The part of it that a harness uses: another gateway will do. */
+export interface AnyGateway {
+  readonly gateway: Pick<Gateway, "url">;
+  readonly fleet: Pick<Fleet, "list">;
+  readonly key: string;
+  kill(ref: EngineRef): Promise<void>;
+}
+
 export async function openInnerGateway(): Promise<InnerGateway> {
   const local: LocalHarness = await openHarness();
   const home = mkdtempSync(join(tmpdir(), "sl-inner-"));
@@ -72,7 +80,7 @@ async function innerIdOf(url: string, home: string): Promise<string> {
     .sandboxId;
 }
 
-export function remoteConfig(inner: Pick<InnerGateway, "gateway">, more: object = {}): RemoteConfig {
+export function remoteConfig(inner: Pick<AnyGateway, "gateway">, more: object = {}): RemoteConfig {
   return remoteSchema.parse({ url: inner.gateway.url, ...more });
 }
 
@@ -81,7 +89,8 @@ export interface RemoteHarness extends BackendHarness {
   open(fleetId: FleetId, more?: object): Promise<Backend>;
 }
 
-export async function openRemoteHarness(inner: InnerGateway): Promise<RemoteHarness> {
+/** `usual`: what all of its backends have in their section. */
+export async function openRemoteHarness(inner: AnyGateway, usual: object = {}): Promise<RemoteHarness> {
   const home = mkdtempSync(join(tmpdir(), "sl-remote-"));
   mkdirSync(join(home, "secret"));
   const keyFile = join(home, "secret", "key");
@@ -89,7 +98,7 @@ export async function openRemoteHarness(inner: InnerGateway): Promise<RemoteHarn
   const [fleetId, otherId] = [`fleet-${world.randomHex(3)}` as FleetId, `other-${world.randomHex(3)}` as FleetId];
   const backends: Backend[] = [];
   const open = async (fleet: FleetId, more: object = {}) => {
-    const remote = remoteConfig(inner, { keyFile, ...more });
+    const remote = remoteConfig(inner, { keyFile, ...usual, ...more });
     const backend = await openRemoteBackend({ settings: { home, fleetId: fleet, skillsPath: null, remote }, world });
     backends.push(backend);
     return backend;

@@ -2,57 +2,15 @@
 
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { Blueprint } from "../../../src/backend/blueprint.ts";
-import type { BackendStage } from "../../../src/testing/backend-suite/stage.ts";
-import { type BackendDeviation, describeBackend } from "../../../src/testing/backend-suite.ts";
+import { describeBackend } from "../../../src/testing/backend-suite.ts";
 import { hasBubblewrap } from "../../gateway/support/gateway-process.ts";
-import { AIO_DEVIATIONS } from "../aio-deviations.ts";
 import { removeDaemon } from "../local/local-harness.ts";
 import { type InnerGateway, openInnerGateway, openRemoteHarness } from "./inner-gateway.ts";
+import { REMOTE_DEVIATIONS, REMOTE_GROUPS } from "./remote-deviations.ts";
 
-/**
- * The groups that hold over a gateway. Workspaces are tested in `chain.test.ts`: the suite's cases need slots. The API of
- * AIO does not name the signal that ended a command, and searches in its own way.
- */
-const GROUPS = ["lifecycle", "attaching", "liveness", "activity", "exec", "files", "file streams"];
 const blueprint: Blueprint = { environment: {}, limits: {}, mounts: [], network: { mode: "none", allow: [] } };
 
-const noBlanks: BackendDeviation = {
-  reason: "nothing can be mounted into a running sandbox of a provisioner",
-  instead: (stage: BackendStage) => stage.rejects(stage.make(null), "capability_missing"),
-};
-
-const DEVIATIONS: Readonly<Record<string, BackendDeviation>> = {
-  "lifecycle: what is made is listed at once, with its labels and its place": {
-    reason: "there are no blanks",
-    instead: async (stage) => {
-      const { spec, created } = await stage.make();
-      const { ref, place } = created;
-      const expected = [{ ref, labels: spec.labels, liveness: "alive", place }];
-      stage.expect(await stage.backend.list({ consistent: true }, stage.signal)).toEqual(expected);
-    },
-  },
-  "lifecycle: every object has a reference of its own, also two of one thread": {
-    reason: "a gateway gives a thread one sandbox at a time, so a second writer cannot begin",
-    instead: async (stage) => {
-      const key = stage.newKey();
-      const first = await stage.make(key);
-      await stage.rejects(stage.make(key), "create_failed");
-      stage.expect(await stage.refs()).toEqual([first.created.ref]);
-      await stage.destroy(first);
-      await stage.make(key);
-    },
-  },
-  "attaching: rebind gives a blank its new generation and token, and the old ones are stale": noBlanks,
-  "attaching: rebind told twice, or by two at once, answers as it did the first time": noBlanks,
-  "attaching: rebind from credentials that are not the present ones is stale and changes nothing": noBlanks,
-  "attaching: rebind of what is dead or gone is lost": noBlanks,
-  "attaching: a sandbox object of an older generation reaches nothing any more": noBlanks,
-  ...Object.fromEntries(
-    Object.entries(AIO_DEVIATIONS).filter(([name]) => GROUPS.some((group) => name.startsWith(`${group}: `))),
-  ),
-};
-
-const isWanted = (name: string) => name.startsWith("backend ") || GROUPS.includes(name);
+const isWanted = (name: string) => name.startsWith("backend ") || REMOTE_GROUPS.includes(name);
 const describeSome = (name: string, body: () => void) => void (isWanted(name) && describe(name, body));
 
 describe.skipIf(!hasBubblewrap)("over a gateway (skipped where bubblewrap is not installed)", () => {
@@ -70,6 +28,6 @@ describe.skipIf(!hasBubblewrap)("over a gateway (skipped where bubblewrap is not
     tools: { describe: describeSome, it, expect },
     blueprint,
     open: () => openRemoteHarness(inner),
-    deviations: DEVIATIONS,
+    deviations: REMOTE_DEVIATIONS,
   });
 });

@@ -40,7 +40,7 @@ export async function listenerPod(api: ApiClient, name: string, role: string, po
   return running(api, name);
 }
 
-export async function running(api: ApiClient, name: string): Promise<Pod> {
+async function running(api: ApiClient, name: string): Promise<Pod> {
   const until = world.monotonicMs() + RUNNING_MS;
   for (;;) {
     const found = await api.get("pods", name, NEVER);

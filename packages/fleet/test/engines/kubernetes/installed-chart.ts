@@ -26,6 +26,9 @@ export interface InstalledChart {
   readonly namespace: string;
   readonly api: ApiClient;
   readonly client: SandlotClient;
+  readonly url: string;
+  /** A new key of the gateways. */
+  makeKey(scope: "operator" | "platform"): Promise<string>;
   helm(...args: string[]): Promise<string>;
   kubectl(...args: string[]): Promise<string>;
   /** Everything of the release is removed. The namespace stays. */
@@ -33,7 +36,8 @@ export interface InstalledChart {
   dispose(): Promise<void>;
 }
 
-export async function installChart(values: object): Promise<InstalledChart> {
+/** `redis`: a server of this machine is the store; otherwise the chart's own SQLite. */
+export async function installChart(values: object, stored: "redis" | "sqlite"): Promise<InstalledChart> {
   const world = systemWorld();
   const namespace = `installed-${world.randomHex(3)}`;
   const folder = mkdtempSync(join(tmpdir(), "sandlot-installed-"));
@@ -49,30 +53,42 @@ export async function installChart(values: object): Promise<InstalledChart> {
   const helm = (...args: string[]) => program("helm", args);
   const kubectl = (...args: string[]) => program("kubectl", args);
   openVolumes();
-  const store = await startRedis(folder);
+  const store = stored === "redis" ? await startRedis(folder) : null;
   const api = await openApi({ kubeconfig: CLUSTER, context: null, namespace }, world);
   const dispose = async () => {
     await kubectl("delete", "namespace", namespace, "--wait=false").catch(() => "");
     api.close();
-    store.end();
+    store?.end();
     rmSync(folder, { recursive: true, force: true });
   };
   try {
     await kubectl("create", "namespace", namespace);
     await kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted");
-    await kubectl("create", "secret", "generic", "store", `--from-literal=password=${store.password}`);
+    const shared =
+      store === null
+        ? {}
+        : { store: { type: "redis", url: `redis://${HOST}:${store.port}/0`, passwordSecret: { name: "store" } } };
+    if (store !== null)
+      await kubectl("create", "secret", "generic", "store", `--from-literal=password=${store.password}`);
     const file = join(folder, "values.json");
-    const shared = { type: "redis", url: `redis://${HOST}:${store.port}/0`, passwordSecret: { name: "store" } };
-    writeFileSync(file, JSON.stringify({ store: shared, ...values }));
+    writeFileSync(file, JSON.stringify({ ...shared, ...values }));
     await helm("install", "sandlot", CHART, "--values", file, "--wait", "--timeout", "240s");
-    const made = JSON.parse(
-      await kubectl("exec", "deployment/sandlot", "--", "sandlot", "keys", "create", "--scope", "operator", "--json"),
-    ) as { key: string };
+    const makeKey = async (scope: string) => {
+      const inside = ["sandlot", "keys", "create", "--scope", scope, "--json"];
+      return (JSON.parse(await kubectl("exec", "deployment/sandlot", "--", ...inside)) as { key: string }).key;
+    };
     const service = await api.get("services", "sandlot", NEVER);
     const { clusterIP } = (service as unknown as { spec: { clusterIP: string } }).spec;
-    const client = new SandlotClient({ url: `http://${clusterIP}:8750`, apiKey: made.key });
-    const uninstall = async () => void (await helm("uninstall", "sandlot", "--wait", "--timeout", "300s"));
-    return { namespace, api, client, helm, kubectl, uninstall, dispose };
+    const url = `http://${clusterIP}:8750`;
+    const client = new SandlotClient({ url, apiKey: await makeKey("operator") });
+    const uninstall = async () => {
+      try {
+        await helm("uninstall", "sandlot", "--wait", "--timeout", "300s");
+      } catch (error) {
+        throw new Error(`${error}\n${await kubectl("logs", "job/sandlot-let-go", "--tail=20").catch(String)}`);
+      }
+    };
+    return { namespace, api, client, url, makeKey, helm, kubectl, uninstall, dispose };
   } catch (error) {
     const said = await kubectl("describe", "pods").catch(() => "");
     const logs = await kubectl("logs", "deployment/sandlot", "--tail=30").catch(() => "");

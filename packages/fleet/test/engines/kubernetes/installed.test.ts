@@ -23,20 +23,23 @@ onCluster(
     const web = createServer((_request, response) => response.end("from outside"));
     await new Promise<void>((resolve) => web.listen(0, HOST, resolve));
     const { port } = web.address() as AddressInfo;
-    const chart = await installChart({
-      images: { gateway: "sandlot/gateway:1", sandbox: "localhost/sandlot-test:1", pullPolicy: "Never" },
-      gateway: { replicas: 2, terminationGracePeriodSeconds: 60 },
-      egress: { replicas: 1 },
-      workspaces: { mode: "claim", size: "1Gi" },
-      kubernetes: { memoryBytes: 512 * MIB, requestMemoryBytes: 32 * MIB, requestCpuCount: 0.01, tmpBytes: 64 * MIB },
-      config: {
-        pool: { default: 1 },
-        blueprints: {
-          default: {},
-          net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port], addresses: [HOST] }] } },
+    const chart = await installChart(
+      {
+        images: { gateway: "sandlot/gateway:1", sandbox: "localhost/sandlot-test:1", pullPolicy: "Never" },
+        gateway: { replicas: 2, terminationGracePeriodSeconds: 60 },
+        egress: { replicas: 1 },
+        workspaces: { mode: "claim", size: "1Gi" },
+        kubernetes: { memoryBytes: 512 * MIB, requestMemoryBytes: 32 * MIB, requestCpuCount: 0.01, tmpBytes: 64 * MIB },
+        config: {
+          pool: { default: 1 },
+          blueprints: {
+            default: {},
+            net: { network: { mode: "allowlist", allow: [{ host: HOST, ports: [port], addresses: [HOST] }] } },
+          },
         },
       },
-    });
+      "redis",
+    );
     try {
       await reachesWhatItMay(chart, port);
       await upgradedUnderLoad(chart);

@@ -35,6 +35,14 @@ const VOLUMES = "/tmp/hostpath_pv";
 /** The kubeconfig of the cluster; `null` where `tests/cluster` is not up. */
 export const CLUSTER = process.env.SANDLOT_TEST_CLUSTER ?? null;
 
+/** Whether the node has the image that the chart installs. */
+export const HAS_GATEWAY_IMAGE =
+  (await lookUp(async (api, signal) => {
+    const node = await api.get("nodes", "node1", signal);
+    const { images = [] } = (node as unknown as { status: { images?: { names?: string[] }[] } }).status;
+    return images.some(({ names = [] }) => names.some((name) => name.endsWith("sandlot/gateway:1")));
+  })) ?? false;
+
 interface OpenMore {
   readonly fleetId?: FleetId;
   /** Whether the cluster is tried before the first sandbox. Default: as the harness. */

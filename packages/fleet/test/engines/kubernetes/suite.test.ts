@@ -11,12 +11,18 @@ import { blueprint, lookUp, openHarness, sharedClaim, threadClaims } from "./kub
 import { withoutBlanks } from "./without-blanks.ts";
 import { withoutWorkspaces } from "./without-workspaces.ts";
 
-/** The groups that each way of working can change. `npm run test:long` runs all of them. */
-const SHARED = ["lifecycle", "attaching", "liveness", "activity", "workspaces", "terminals"];
-const NONE = ["workspaces", "ports", "watching"];
-const FORWARDED = ["attaching", "file streams"];
-const CLAIMS = ["lifecycle", "workspaces"];
-const GVISOR = ["lifecycle", "terminals"];
+const isSmall = process.env.SANDLOT_TEST_CLUSTER_SIZE === "small";
+/**
+ * The groups that each way of working can change. `npm run test:long` runs all of them; `npm run test:engines` those that
+ * nothing else covers.
+ */
+const SHARED = isSmall
+  ? ["lifecycle", "workspaces"]
+  : ["lifecycle", "attaching", "liveness", "activity", "workspaces", "terminals"];
+const NONE = isSmall ? ["liveness", "watching"] : ["workspaces", "ports", "watching"];
+const FORWARDED = isSmall ? ["attaching"] : ["attaching", "file streams"];
+const CLAIMS = isSmall ? ["workspaces"] : ["lifecycle", "workspaces"];
+const GVISOR = isSmall ? ["terminals"] : ["lifecycle", "terminals"];
 
 const NO_GVISOR =
   (await lookUp((api, signal) => api.get("runtimeclasses", "gvisor", signal))) === null

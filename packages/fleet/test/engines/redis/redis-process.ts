@@ -87,6 +87,10 @@ export class RedisProcess {
     return this.#child.pid;
   }
 
+  get isRunning(): boolean {
+    return this.#child?.pid !== undefined;
+  }
+
   /** Starts it on the same data and port. */
   async start(): Promise<void> {
     const { program = "redis-server", isSentinel = false } = this.#options;

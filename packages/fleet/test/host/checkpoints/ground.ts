@@ -13,7 +13,7 @@ import type { CheckpointOptions } from "../../../src/host/checkpoints/options.ts
 import { DiskWorkspaces } from "../../../src/host/workspaces/disk-workspaces.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
 
-export const world = systemWorld();
+const world = systemWorld();
 /** Root's fleet has an account for its sandboxes; an ordinary user's runs them as itself. */
 const ACCOUNT = process.getuid?.() === 0 ? { uid: 64_321, gid: 64_321 } : null;
 

@@ -19,31 +19,11 @@ import {
   type VolumePlace,
 } from "../workspaces/volume-trial.ts";
 import { type TrialContext, TrialPods } from "./trial-pods.ts";
+import { CLAIM_PROGRAM } from "./trial-programs.ts";
 
 const MOUNT = "/volume";
 const ANSWER_MS = 70_000;
 const LOOK_MS = 25;
-
-/** A directory is read anew for each look: a client that remembers that a name is missing would not find it. */
-const PROGRAM = `
-const { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } = require("node:fs");
-const { spawnSync } = require("node:child_process");
-const folder = process.env.FOLDER;
-const done = new Set();
-setInterval(() => {
-  for (const name of existsSync(folder) ? readdirSync(folder) : []) {
-    if (!name.endsWith(".in") || done.has(name)) continue;
-    const command = readFileSync(folder + "/" + name, "utf8");
-    // The name comes before the content.
-    if (!command.endsWith("\\n#\\n")) continue;
-    done.add(name);
-    const { status, stdout, stderr } = spawnSync("/bin/sh", ["-c", command], { encoding: "utf8", timeout: 20000 });
-    const out = folder + "/" + name.replace(/in$/, "out");
-    writeFileSync(out + ".new", JSON.stringify({ exitCode: status ?? 1, stdout, stderr }));
-    renameSync(out + ".new", out);
-  }
-}, 20);
-`;
 
 const answerSchema = z.object({ exitCode: z.number(), stdout: z.string(), stderr: z.string() });
 
@@ -61,7 +41,7 @@ export async function tryClaim(
     await here.makeDirectory(folder);
     const claim = { name: configured.claim ?? "", subPath: settings.fleetId, mountPath: MOUNT };
     const environment = { FOLDER: `${MOUNT}/${folder}` };
-    const made = await pods.make({ role: ROLE.trial, program: PROGRAM, environment, claim }, signal);
+    const made = await pods.make({ role: ROLE.trial, program: CLAIM_PROGRAM, environment, claim }, signal);
     const { spec } = await pods.running(made, signal);
     const there = shellPlace(`a pod on ${spec.nodeName}`, uid, MOUNT, shellOver(here, folder, context, signal));
     return await tryVolume(here, there, world);

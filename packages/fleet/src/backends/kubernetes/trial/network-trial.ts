@@ -11,8 +11,8 @@
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { ROLE } from "../pod/names.ts";
-import { GATEWAY_PROGRAM, SANDBOX_PROGRAM } from "./network-programs.ts";
 import { type TrialContext, TrialPods } from "./trial-pods.ts";
+import { GATEWAY_PROGRAM, SANDBOX_PROGRAM } from "./trial-programs.ts";
 
 export interface NetworkReport {
   /** What the own node offers to every pod on it, for a person. */

@@ -8,7 +8,7 @@ import { lstat, readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { createGunzip } from "node:zlib";
-import { type FleetId, SandlotError } from "@sandlot/contract";
+import { dateOf, type FleetId, SandlotError } from "@sandlot/contract";
 import type { Checkpoints, LongCall } from "../../../backend/checkpoints.ts";
 import type { EngineApi } from "../engine-api.ts";
 import { directoryOf, entriesOf, fileOf, type Kept, type KeptDirectory, linkOf } from "./snapshot.ts";
@@ -98,7 +98,7 @@ async function* archiveOf(root: KeptDirectory, { signal }: LongCall): AsyncItera
   const { pack } = await import("tar-stream");
   const archive = pack();
   for (const [path, kept] of entriesOf(root)) {
-    const about = { name: path, mode: kept.mode, mtime: new Date(kept.modifiedAt) };
+    const about = { name: path, mode: kept.mode, mtime: dateOf(kept.modifiedAt) };
     if (kept.kind === "file") archive.entry({ ...about, type: "file" }, Buffer.from(kept.bytes));
     else if (kept.kind === "directory") archive.entry({ ...about, type: "directory" });
     else archive.entry({ ...about, type: "symlink", linkname: kept.target });

@@ -47,7 +47,7 @@ export async function collect(context: Context, onProblem: (problem: string) => 
 }
 
 /** False while others use the store. */
-export async function collectStore(context: Context, paths: StorePaths): Promise<boolean> {
+async function collectStore(context: Context, paths: StorePaths): Promise<boolean> {
   const done = await exclusive(paths.lock, context.world, PATIENCE_MS, async () => {
     const isExact = isDue(paths);
     if (existsSync(join(paths.root, MARK.due)))

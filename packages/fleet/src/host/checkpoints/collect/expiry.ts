@@ -22,7 +22,7 @@ type Bounds = Pick<
 >;
 
 /** Newer ones never push these out: a sandbox could erase its history by writing much. */
-export function protectedIds(records: readonly CheckpointRecord[], now: number): ReadonlySet<string> {
+function protectedIds(records: readonly CheckpointRecord[], now: number): ReadonlySet<string> {
   const kept = new Set<string>();
   const days = new Set<number>();
   for (const [at, { id, label, takenAt }] of [...records].reverse().entries()) {

@@ -76,7 +76,7 @@ interface JoinOptions {
 }
 
 /** The directories on the way to a path, each opened below its parent. `null` where there is none. */
-export function openParent(root: number, path: string): { readonly descriptor: number; readonly name: string } | null {
+function openParent(root: number, path: string): { readonly descriptor: number; readonly name: string } | null {
   const names = path.split("/");
   const last = names.pop() ?? "";
   let descriptor = calls.open(`/proc/self/fd/${root}/.`, OPEN_INSIDE);

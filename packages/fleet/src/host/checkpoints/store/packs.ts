@@ -18,7 +18,7 @@ export type ObjectKind = (typeof OBJECT)[keyof typeof OBJECT];
 export const ENTRY_BYTES = HASH_BYTES + 1 + 6 + 4;
 export const MAGIC = Buffer.from("SLPACK1\n");
 const FOOTER_BYTES = MAGIC.length + 4;
-export const PACK_NAME = /^[0-9a-f]{24}\.pack$/;
+const PACK_NAME = /^[0-9a-f]{24}\.pack$/;
 
 export class DamagedObject extends Error {}
 

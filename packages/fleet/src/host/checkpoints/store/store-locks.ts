@@ -24,7 +24,6 @@ async function held(
 ): Promise<(() => void) | null> {
   const database = openDatabase(path);
   try {
-    database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
     const startedAt = world.monotonicMs();
     for (;;) {
       if (tryLock(database, kind)) return () => database.close();
@@ -41,6 +40,8 @@ async function held(
 
 function tryLock(database: DatabaseSync, kind: "shared" | "exclusive"): boolean {
   try {
+    // A journal would be a file; setting this reads the file, and so can find it locked.
+    database.exec("PRAGMA busy_timeout = 0; PRAGMA journal_mode = MEMORY");
     if (kind === "exclusive") database.exec("BEGIN EXCLUSIVE");
     else database.exec("BEGIN; SELECT count(*) FROM sqlite_master");
     return true;

@@ -18,7 +18,6 @@ export const CHUNK_BYTES = 4 * 1024 * 1024;
 const PART_BYTES = 1024 * 1024;
 
 export const KIND = { file: 1, directory: 2, link: 3 } as const;
-export type Kind = (typeof KIND)[keyof typeof KIND];
 
 interface EntryFacts {
   /** Latin-1: one character per byte. */

@@ -33,7 +33,7 @@ export function admission(
 }
 
 /** Refuses what would leave too little on the disk for sandboxes. */
-export function checkRoom({ options }: Context, owner: Owner, path: string, bytes: number): void {
+function checkRoom({ options }: Context, owner: Owner, path: string, bytes: number): void {
   const { bavail, bsize } = statfsSync(path);
   const left = bavail * bsize - bytes;
   if (left >= options.freeBytesMin) return;

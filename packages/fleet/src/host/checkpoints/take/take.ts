@@ -2,7 +2,7 @@
 
 import { constants } from "node:fs";
 import type { Taken, TakeOptions } from "../../../backend/checkpoints.ts";
-import { isMissing } from "../../../world/disk-trouble.ts";
+import { isMissing, noRoomInOurWords } from "../../../world/disk-trouble.ts";
 import { type Context, type Owner, Store, threadOf } from "../context.ts";
 import { asCheckpoint, idOfRequest, readRecords } from "../records.ts";
 import { calls } from "../store/calls.ts";
@@ -22,6 +22,8 @@ export async function take(context: Context, owner: Owner, request: TakeRequest)
     return await inTurn(store.paths.turns, owner.thread, context.world, () =>
       shared(store.paths.lock, context.world, () => takeInTurn(context, store, owner, request)),
     );
+  } catch (error) {
+    throw noRoomInOurWords(error, owner.thread);
   } finally {
     store.close();
   }

@@ -78,9 +78,10 @@ class HostAgent extends Agent {
 
   /** Full verification, against the name that the policy has allowed. */
   #secure(target: Authority, socket: Socket): Promise<TLSSocket> {
-    const { world, limits, extraCa } = this.#options;
+    const { world, limits, extraCa = [] } = this.#options;
     return new Promise((resolve, reject) => {
-      const ca = extraCa === undefined ? {} : { ca: [...tls.rootCertificates, ...extraCa] };
+      // The default ones include those of NODE_EXTRA_CA_CERTS.
+      const ca = extraCa.length === 0 ? {} : { ca: [...tls.getCACertificates("default"), ...extraCa] };
       const secured = connectTls({ socket, servername: target.host.text, ALPNProtocols: ["http/1.1"], ...ca });
       const fail = (problem: string): void => {
         timer.cancel();

@@ -197,22 +197,26 @@ function npmText(main: Source, more: readonly Source[]): string {
 const DEFAULT_NAME = "sandlot-default";
 
 function cargoNames(main: Source, more: readonly Source[]): readonly string[] {
-  return [main, ...more].flatMap(({ credential, name }) => (credential === null ? [] : [name ?? DEFAULT_NAME]));
+  const names = [main, ...more].flatMap((source) =>
+    source.credential === null ? [] : [source === main ? nameOfMain(main, more) : (source.name ?? DEFAULT_NAME)],
+  );
+  return [...new Set(names)];
+}
+
+/** Cargo refuses two names for one index. */
+function nameOfMain(main: Source, more: readonly Source[]): string {
+  return more.find(({ url }) => url === main.url)?.name ?? DEFAULT_NAME;
 }
 
 function cargoText(main: Source, more: readonly Source[]): string {
-  const replaced =
-    main.origin === "cargo's own default"
-      ? []
-      : [
-          "[source.crates-io]",
-          `replace-with = "${DEFAULT_NAME}"`,
-          `[source.${DEFAULT_NAME}]`,
-          `registry = ${JSON.stringify(`sparse+${main.url}`)}`,
-          `[registries.${DEFAULT_NAME}]`,
-          `index = ${JSON.stringify(`sparse+${main.url}`)}`,
-        ];
-  const named = more.flatMap(({ name, url }) => [`[registries.${name}]`, `index = ${JSON.stringify(`sparse+${url}`)}`]);
+  const name = nameOfMain(main, more);
+  const index = JSON.stringify(`sparse+${main.url}`);
+  const isDefault = main.origin === "cargo's own default";
+  const replaced = ["[source.crates-io]", `replace-with = "${name}"`, `[source.${name}]`, `registry = ${index}`];
+  const named = [
+    ...(isDefault ? [] : [{ name, url: main.url }]),
+    ...more.filter(({ url }) => isDefault || url !== main.url),
+  ].flatMap((one) => [`[registries.${one.name}]`, `index = ${JSON.stringify(`sparse+${one.url}`)}`]);
   const provider = ["[registry]", 'global-credential-providers = ["cargo:token"]'];
-  return [...replaced, ...named, ...provider, ""].join("\n");
+  return [...(isDefault ? [] : replaced), ...named, ...provider, ""].join("\n");
 }

@@ -3,15 +3,12 @@
  * in a network namespace, through the real proxy.
  */
 
-import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { describe, expect, it } from "vitest";
-import { asOrdinaryUser, ordinaryNode, seenByOrdinaryUser } from "../../../support/ordinary-user.ts";
 import { stageProblem } from "../stage/stage.ts";
-import { FILES, INDEX } from "./loopback-registries.ts";
+import { inNetwork } from "./in-network.ts";
 
 interface Outcome {
   readonly results: readonly { readonly command: string; readonly exitCode: number | null; readonly output: string }[];
@@ -20,44 +17,19 @@ interface Outcome {
   readonly writes: readonly unknown[];
 }
 
-const PROGRAM = fileURLToPath(new URL("./registry-program.ts", import.meta.url));
+const PROGRAM = new URL("./registry-program.ts", import.meta.url);
 const problem = stageProblem("bwrap", "python3", "tar");
 
-/** A loopback with two more addresses, and their names. */
-const NETWORK =
-  'ip link set lo up && ip address add "$1/32" dev lo && ip address add "$2/32" dev lo && ' +
-  'mount --bind "$0" /etc/hosts && shift 2 && exec "$@"';
-
-async function run(wish: Record<string, unknown>, isOrdinary = false): Promise<Outcome> {
+function run(wish: Record<string, unknown>, isOrdinary = false): Promise<Outcome> {
   const order = { backend: "local", withCredentials: true, named: true, commands: [], attempts: false, mounts: [] };
-  const directory = mkdtempSync(join(tmpdir(), "slh-"));
-  const names = join(directory, "hosts");
-  writeFileSync(names, `127.0.0.1 localhost\n${INDEX.address} ${INDEX.host}\n${FILES.address} ${FILES.host}\n`);
-  const args = ["--conditions=sandlot-source"];
-  const told = JSON.stringify({ ...order, ...wish });
-  const command = isOrdinary
-    ? asOrdinaryUser(ordinaryNode(), ...args, seenByOrdinaryUser(PROGRAM), told)
-    : [process.execPath, ...args, PROGRAM, told];
-  const { PATH = "", HOME = "/" } = process.env;
-  const child = spawn(
-    "unshare",
-    ["--net", "--mount", "sh", "-c", NETWORK, names, INDEX.address, FILES.address, ...command],
-    { stdio: ["ignore", "pipe", "pipe"], env: { PATH, ...(!isOrdinary && { HOME }) } },
-  );
-  let [said, problems] = ["", ""];
-  child.stdout.setEncoding("utf8").on("data", (text: string) => (said += text));
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (problems += text));
-  const code = await new Promise((resolve) => child.once("close", resolve));
-  rmSync(directory, { recursive: true });
-  expect(code, problems.slice(-4_000)).toBe(0);
-  return JSON.parse(said.trim().split("\n").at(-1) ?? "") as Outcome;
+  return inNetwork<Outcome>(PROGRAM, { ...order, ...wish }, isOrdinary);
 }
 
 /** Programs that a sandbox does not see by itself. */
 function toolchain(): { mounts: { hostPath: string; sandboxPath: string }[]; cargo: string | null; go: string | null } {
   const go = ["/usr/local/go/bin", "/usr/lib/go/bin"].find((path) => existsSync(join(path, "go"))) ?? null;
   try {
-    const cargo = execFileSync("rustup", ["which", "cargo"], { encoding: "utf8" }).trim();
+    const cargo = execFileSync("env", ["rustup", "which", "cargo"], { encoding: "utf8" }).trim();
     return { mounts: [{ hostPath: dirname(dirname(cargo)), sandboxPath: "/opt/rust" }], cargo: "/opt/rust/bin", go };
   } catch {
     return { mounts: [], cargo: existsSync("/usr/bin/cargo") ? "/usr/bin" : null, go };

@@ -1,8 +1,10 @@
 /**
- * The two programs of the network's trial, for the daemon's Node in pods of the cluster. They use nothing but Node.
+ * The programs of trials, for the daemon's Node in pods of the cluster. They use nothing but Node, and its own clock.
  *
+ *   claim          runs the commands that it finds on a volume
  *   gateway side   no policy; connects to the sandbox side, as gateways do, and tells it what to try
- *   sandbox side   the policy `none`; tries everything until it is refused three times in a row: on a busy machine one silence is no refusal, or until the time is up
+ *   sandbox side   the policy `none`; tries everything until it is refused three times in a row, or until the time is up: on
+ *                  a busy machine one silence is no refusal
  */
 
 const TRY = `
@@ -83,4 +85,25 @@ const main = async () => {
   tell(found === null ? { isConnected: false, isCanaryUp, problem } : { isConnected: true, isCanaryUp, ...found });
 };
 net.createServer((socket) => socket.on("error", () => {}).destroy()).listen(PORT, main);
+`;
+
+/** A directory is read anew for each look: a client that remembers that a name is missing would not find it. */
+export const CLAIM_PROGRAM = `
+const { existsSync, readdirSync, readFileSync, renameSync, writeFileSync } = require("node:fs");
+const { spawnSync } = require("node:child_process");
+const folder = process.env.FOLDER;
+const done = new Set();
+setInterval(() => {
+  for (const name of existsSync(folder) ? readdirSync(folder) : []) {
+    if (!name.endsWith(".in") || done.has(name)) continue;
+    const command = readFileSync(folder + "/" + name, "utf8");
+    // The name comes before the content.
+    if (!command.endsWith("\\n#\\n")) continue;
+    done.add(name);
+    const { status, stdout, stderr } = spawnSync("/bin/sh", ["-c", command], { encoding: "utf8", timeout: 20000 });
+    const out = folder + "/" + name.replace(/in$/, "out");
+    writeFileSync(out + ".new", JSON.stringify({ exitCode: status ?? 1, stdout, stderr }));
+    renameSync(out + ".new", out);
+  }
+}, 20);
 `;
