@@ -184,6 +184,7 @@ function hashOfManifests() {
     "packages/sandboxd/package.json",
     "packages/client/package.json",
     "packages/fleet/package.json",
+    "packages/dashboard/package.json",
   ]) {
     hash.update(readFileSync(join(ROOT, path))).update("\0");
   }
@@ -225,7 +226,7 @@ async function npmInstall(packages) {
 }
 
 function removeInstalled() {
-  const folders = ["contract", "sandboxd", "client", "fleet"].map((name) => `packages/${name}/node_modules`);
+  const folders = ["contract", "sandboxd", "client", "fleet", "dashboard"].map((name) => `packages/${name}/node_modules`);
   for (const folder of ["node_modules", ...folders]) {
     rmSync(join(ROOT, folder), { recursive: true, force: true, maxRetries: 5 });
   }

@@ -8,8 +8,12 @@ import { dirname, join, relative } from "node:path";
 import { childEnvironment, ROOT, repositoryNode, run } from "./runtime.mjs";
 
 const PACKAGES = ["packages/contract", "packages/sandboxd", "packages/client", "packages/fleet"];
-/** The daemon is one file, and the command line a few: they are bundled, not only compiled. */
+/**
+ * The daemon is one file, and the command line a few: they are bundled, not only compiled. So is the dashboard, which
+ * the bundle of `sandlot` contains.
+ */
 const BUNDLES = [
+  { script: "packages/dashboard/bundle.mjs", output: "packages/dashboard/dist/modules.json" },
   { script: "packages/sandboxd/bundle.mjs", output: "packages/sandboxd/dist/sandboxd.cjs" },
   { script: "packages/fleet/bundle.mjs", output: "packages/fleet/dist/bundle/index.js" },
 ];
@@ -61,6 +65,7 @@ function hashOfSources() {
   for (const folder of PACKAGES) {
     inputs.push(`${folder}/package.json`, `${folder}/tsconfig.json`, ...sourcesOf(folder));
   }
+  inputs.push(...dashboardInputs());
   for (const path of inputs)
     hash
       .update(`${path}\0`)
@@ -74,6 +79,13 @@ function sourcesOf(folder) {
     .filter((path) => path.endsWith(".ts"))
     .map((path) => relative(ROOT, path).replaceAll("\\", "/"))
     .sort();
+}
+
+/** Everything that is in its files, and what makes them. */
+function dashboardInputs() {
+  const own = ["package.json", "tsconfig.json", "vite.config.ts", "index.html"];
+  const sources = filesBelow(join(ROOT, "packages/dashboard/src")).map((path) => relative(ROOT, path));
+  return [...own.map((name) => `packages/dashboard/${name}`), ...sources.map((path) => path.replaceAll("\\", "/")).sort()];
 }
 
 function missingOutputs(folder) {

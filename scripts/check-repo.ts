@@ -25,6 +25,7 @@ const MAY_USE_SYSTEM_TIME = [
   "packages/sandboxd/src/clock.ts",
   "packages/client/src/wire/clock.ts",
   "packages/fleet/src/backends/local/engine/start.ts", // Only waits for the rest of a pipe.
+  "packages/dashboard/src/", // Runs in a browser, for a person.
   "packages/fleet/src/backends/kubernetes/trial/trial-programs.ts", // Texts that run in pods.
   "packages/fleet/src/cli/", // Interacts with a person in real time.
 ];
@@ -36,8 +37,8 @@ const STARTS_ENGINES =
 const SYSTEM_TIME =
   /\b(Date\.now|Math\.random|performance\.now|set(?:Timeout|Interval|Immediate)|new Date\(\)|node:timers)/;
 
-/** Makes dates of times. */
-const MAKES_DATES = "packages/contract/src/times.ts";
+/** Make dates of times; in a browser in the words of its language. */
+const MAKE_DATES = ["packages/contract/src/times.ts", "packages/dashboard/src/format.ts"];
 const NEW_DATE = /\bnew Date\([^)]/;
 
 const files = repositoryFiles();
@@ -55,7 +56,7 @@ else console.log(`repository: ${files.length} files, all rules hold`);
 
 function* checkLengths(): Generator<string> {
   if (!files.includes(PROVIDER)) yield `${PROVIDER}: missing`;
-  const isCounted = (file: string) => file.endsWith(".ts") && !file.endsWith(".test.ts") && file !== GENERATED_TYPE;
+  const isCounted = (file: string) => /\.tsx?$/.test(file) && !file.endsWith(".test.ts") && file !== GENERATED_TYPE;
   for (const path of files.filter(isCounted)) {
     const max = path === PROVIDER ? PROVIDER_MAX_LINES - 1 : MAX_LINES;
     const count = read(path).trimEnd().split("\n").length;
@@ -64,7 +65,7 @@ function* checkLengths(): Generator<string> {
 }
 
 function* checkTime(): Generator<string> {
-  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.ts$/.test(file))) {
+  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.tsx?$/.test(file))) {
     if (MAY_USE_SYSTEM_TIME.some((allowed) => path.startsWith(allowed))) continue;
     for (const [index, line] of withoutComments(read(path)).split("\n").entries()) {
       const found = SYSTEM_TIME.exec(line);
@@ -74,7 +75,7 @@ function* checkTime(): Generator<string> {
 }
 
 function* checkDates(): Generator<string> {
-  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.ts$/.test(file) && file !== MAKES_DATES))
+  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.tsx?$/.test(file) && !MAKE_DATES.includes(file)))
     for (const [index, line] of withoutComments(read(path)).split("\n").entries())
       if (NEW_DATE.test(line))
         yield `${path}:${index + 1}: new Date(); use dateOf, isoTime or httpTime of the contract`;

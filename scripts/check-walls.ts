@@ -7,7 +7,7 @@ import { ROOT } from "./runtime.mjs";
 import { wallProblems } from "./walls.ts";
 
 const files = repositoryFiles()
-  .filter((path) => /^packages\/[^/]+\/src\/.*\.ts$/.test(path))
+  .filter((path) => /^packages\/[^/]+\/src\/.*\.tsx?$/.test(path))
   .map((path) => ({ path, text: readFileSync(join(ROOT, path), "utf8") }));
 const problems = wallProblems(files);
 for (const problem of problems) console.error(problem);

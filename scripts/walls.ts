@@ -62,6 +62,7 @@ const PACKAGES: Readonly<Record<string, readonly string[]>> = {
   sandboxd: ["contract"],
   client: ["contract"],
   fleet: ["contract", "sandboxd", "client"],
+  dashboard: ["client"],
 };
 
 /** Every forbidden import, and every cycle of rooms, one line each. */

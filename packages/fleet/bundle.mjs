@@ -5,6 +5,7 @@
  *   dist/bundle/programs/**     the command line and the programs that the fleet starts, each by the path it has in `src`
  *   dist/bundle/programs/cli/parts/   what the command line is loaded from (src/cli/load-parts.ts)
  *   dist/bundle/docs/           the files of the page at `/docs`
+ *   dist/bundle/dashboard/      the files of the dashboard, from packages/dashboard/dist
  *
  * Installing `sandlot` therefore fetches few packages and runs no install script, and a program starts by reading a few files
  * instead of hundreds. The library leaves `@sandlot/*` and zod outside, so that its classes are those that its user imports;
@@ -12,7 +13,7 @@
  */
 
 import { createHash } from "node:crypto";
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -34,6 +35,8 @@ const PROGRAMS = [
 ];
 /** Runs inside a sandbox, where no other file of this package is. */
 const ALONE = ["host/egress/sandbox-side/forwarder"];
+/** Built before. */
+const DASHBOARD = resolve(HERE, "..", "dashboard");
 const DOCS = ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"];
 
 const SETTINGS = {
@@ -146,6 +149,7 @@ export async function bundle() {
   await build({ ...alone, entryPoints: ALONE.map((name) => `src/${name}.ts`) });
   const commandLine = await bundleCommandLine(programs, alone);
   copyDocs();
+  copyDashboard();
   writeLicenses([library, started, commandLine].flatMap(({ metafile }) => Object.keys(metafile.inputs)));
 }
 
@@ -203,9 +207,20 @@ function copyDocs() {
   for (const name of DOCS) copyFileSync(join(from, name), join(OUTPUT, "docs", name));
 }
 
+function copyDashboard() {
+  for (const name of ["index.html", "assets"])
+    cpSync(join(DASHBOARD, "dist", name), join(OUTPUT, "dashboard", name), { recursive: true });
+}
+
+/** Files of the dashboard's modules, as this bundle names its own. */
+function dashboardModules() {
+  const names = JSON.parse(readFileSync(join(DASHBOARD, "dist", "modules.json"), "utf8"));
+  return names.map((name) => relative(HERE, join(DASHBOARD, name)));
+}
+
 /** The licenses of every package that is inside. */
 function writeLicenses(inputs) {
-  const files = inputs.filter((path) => !path.startsWith("builtin:"));
+  const files = [...inputs.filter((path) => !path.startsWith("builtin:")), ...dashboardModules()];
   const folders = new Set(files.flatMap((path) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? []));
   folders.add(relative(HERE, dirname(dirname(docsSource()))));
   const texts = [...folders].sort().map((folder) => {

@@ -2,7 +2,31 @@
  * `@sandlot/client`: talks to a Sandlot gateway, from Node and from browsers.
  */
 
-export { isSandlotError, type Sandbox, SandlotError } from "@sandlot/contract";
+export {
+  type ApiKeyInfo,
+  type AuditFinding,
+  type AuditReply,
+  type DashboardConfiguration,
+  type DashboardDoctor,
+  type DashboardFinding,
+  type DashboardOverview,
+  type DashboardSession,
+  type DashboardSlice,
+  type ExplanationReply,
+  type FileStat,
+  type FleetEvent,
+  GATEWAY_HEADERS,
+  isSandlotError,
+  type KeyRequest,
+  type NewApiKey,
+  type ResourceUsage,
+  type Sandbox,
+  type SandboxSummary,
+  SandlotError,
+  type Terminal,
+  type ThreadSummary,
+} from "@sandlot/contract";
+export { DashboardClient } from "./dashboard-client.ts";
 export { ClientLease } from "./lease.ts";
 export { type ClientAcquireRequest, SandlotClient, type SandlotClientOptions } from "./sandlot-client.ts";
 export { threadFrom, userFrom } from "./tools/thread-identity.ts";

@@ -34,6 +34,11 @@ export function docsFile(name: string): string {
     : join(ROOT, "dist", "bundle", "docs", name);
 }
 
+/** The built files of the dashboard. From source they are the neighbour's, which `npm run build` makes. */
+export function dashboardFolder(): string {
+  return FROM_SOURCE ? join(ROOT, "..", "dashboard", "dist") : join(ROOT, "dist", "bundle", "dashboard");
+}
+
 /** The package's own version, shown to people and MCP clients. */
 export function packageVersion(): string {
   return packageManifest().version;

@@ -14,6 +14,8 @@ export const GATEWAY_HEADERS = {
   generation: "x-sandlot-generation",
   /** The gateway's protocol version, in every response (`docs/versioning.md`). */
   protocol: "x-sandlot-protocol",
+  /** In every request of the dashboard. No page of another origin can send it: see `docs/THREAT_MODEL.md`. */
+  dashboard: "x-sandlot-dashboard",
 } as const;
 
 /** A browser cannot send headers with a WebSocket: it offers the key as a subprotocol instead. */

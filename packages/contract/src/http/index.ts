@@ -1,6 +1,7 @@
 /** The HTTP API of a gateway, shared by both ends. */
 
 export * from "./checkpoints.ts";
+export * from "./dashboard.ts";
 export * from "./exec.ts";
 export * from "./files.ts";
 export * from "./headers.ts";

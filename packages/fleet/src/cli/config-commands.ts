@@ -117,7 +117,8 @@ function summary(settings: Settings, listens: string, registries: readonly Bluep
   return [...lines.map(([name, value]) => `  ${name.padEnd(width)}${value}\n`), ...warnings, ...experimental].join("");
 }
 
-function withoutValues(settings: Settings): unknown {
+/** The settings without what may be secret. */
+export function withoutValues(settings: Settings): unknown {
   const blueprints = Object.entries(settings.blueprints).map(([name, { hash, blueprint }]) => [
     name,
     {

@@ -36,6 +36,12 @@ export async function loadSettings(named: string | undefined, environment: Envir
   return loaded;
 }
 
+/** The variable that stands for a key of the file, for each key that one is set for. */
+export function keysFromVariables(environment: Environment): ReadonlyMap<string, string> {
+  const set = Object.entries(VARIABLES).filter(([name]) => (environment[name] ?? "") !== "");
+  return new Map(set.map(([name, { key }]) => [key, name]));
+}
+
 type Parse = (value: string, name: string) => unknown;
 
 function fleet(key: string, parse: Parse): { readonly key: string; readonly apply: Apply } {

@@ -5,9 +5,18 @@
 
 import pino from "pino";
 import { resolveSettings } from "../config/resolve-settings.ts";
-import { type GatewayConfig, operatorKeyPath, resolveGatewaySettings, serve } from "../gateway/index.ts";
+import {
+  type GatewayConfig,
+  operatorKeyId,
+  operatorKeyPath,
+  readOperatorKey,
+  resolveGatewaySettings,
+  type ServedGateway,
+  serve,
+} from "../gateway/index.ts";
 import { openFleetAndHost } from "../open-fleet.ts";
 import { systemWorld } from "../world/system-world.ts";
+import { gatewayAbout } from "./gateway-about.ts";
 import { loadSettings } from "./load-settings.ts";
 import { withProgress } from "./progress.ts";
 import type { Terminal } from "./terminal.ts";
@@ -29,21 +38,27 @@ export async function serveCommand(
   options: ServeCommandOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  const { config, gateway } = await loadSettings(options.config, terminal.environment);
+  const { environment } = terminal;
+  const { config, gateway } = await loadSettings(options.config, environment);
   const settings = withFlags(gateway, options);
   // Refused before anything is opened.
-  const { advertise: address } = resolveGatewaySettings(settings);
+  const resolved = resolveGatewaySettings(settings);
+  const { advertise: address } = resolved;
   const logger = pino({ level: options.logLevel }, pino.destination(2));
-  const { home } = resolveSettings(config, terminal.environment);
+  const fleetSettings = resolveSettings(config, environment);
+  const { home } = fleetSettings;
   await makeUsable(home);
+  const about = await gatewayAbout({
+    ...{ named: options.config, environment, settings: fleetSettings, gateway: resolved, flags: flagsOf(options) },
+  });
   const open = () =>
     serve({
       openFleet: () => openFleetAndHost(config, { address }),
-      ...{ home, gateway: settings, world: systemWorld(), logger },
+      ...{ home, gateway: settings, about, world: systemWorld(), logger },
     });
   const served = await withProgress(terminal, "Opening the fleet", open);
   try {
-    tell(terminal, served.url, served.previewUrl, home, served.madeOperatorKey, options.json);
+    await tell(terminal, served, home, options.json);
     await aborted(signal);
     if (!options.json) terminal.error("Draining; sandboxes stay for the next one.\n");
   } finally {
@@ -60,10 +75,26 @@ function withFlags(gateway: GatewayConfig, { host, port, behindProxy }: ServeCom
   };
 }
 
-function tell(terminal: Terminal, url: string, previewUrl: string, home: string, made: boolean, json: boolean): void {
+/** The keys of the configuration that flags have set. */
+function flagsOf({ host, port, behindProxy }: ServeCommandOptions): ReadonlyMap<string, string> {
+  const set = new Map<string, string>();
+  if (host !== undefined) set.set("gateway.host", "--host");
+  if (port !== undefined) set.set("gateway.port", "--port");
+  if (behindProxy === true) set.set("gateway.behindProxy", "--behind-proxy");
+  return set;
+}
+
+async function tell(terminal: Terminal, served: ServedGateway, home: string, json: boolean): Promise<void> {
+  const { url, previewUrl, madeOperatorKey: made } = served;
   if (json) {
     terminal.out(`${JSON.stringify({ listening: url })}\n`);
     return;
+  }
+  const operatorId = operatorKeyId((await readOperatorKey(home)) ?? "");
+  // A revoked key opens nothing.
+  if (operatorId !== null && (await served.keys.find(operatorId)) !== null) {
+    terminal.out(`Dashboard, once within 15 minutes (another link: sandlot dashboard):\n\n`);
+    terminal.out(`  ${served.dashboardLink(operatorId)}\n\n`);
   }
   const key = operatorKeyPath(home);
   terminal.out(`Sandlot listens at ${url}   (API: ${url}/docs, previews: ${previewUrl})\n`);

@@ -163,16 +163,27 @@ export async function findGateway(
   terminal: Terminal,
   options: TargetOptions,
 ): Promise<{ readonly gateway: SandlotClient | null; readonly config: FleetConfig }> {
+  const { config } = await loadSettings(options.config, terminal.environment);
+  const access = await gatewayAccess(terminal, options);
+  if (access === null) return { gateway: null, config };
+  const { SandlotClient: Client } = await import("@sandlot/client");
+  return { gateway: new Client(access), config };
+}
+
+/** Its address and the key for it; `null` for a private fleet. */
+export async function gatewayAccess(
+  terminal: Terminal,
+  options: TargetOptions,
+): Promise<{ readonly url: string; readonly apiKey?: string } | null> {
   const { environment } = terminal;
-  const { config } = await loadSettings(options.config, environment);
   const named = await namedGateway(terminal, options);
-  if (named === null) return { gateway: null, config };
+  if (named === null) return null;
   const { url, login } = named;
   const remembered = login !== null && new URL(login.url).origin === new URL(url).origin ? login.apiKey : undefined;
   const apiKey = environment.SANDLOT_API_KEY || remembered;
-  const access = apiKey ? { url, apiKey } : await ownAccess(url, homeOf(config.home, environment));
-  const { SandlotClient: Client } = await import("@sandlot/client");
-  return { gateway: new Client(access), config };
+  if (apiKey) return { url, apiKey };
+  const { config } = await loadSettings(options.config, environment);
+  return ownAccess(url, homeOf(config.home, environment));
 }
 
 /** The URL of the gateway to use; `null` for a private fleet. Needs no key. */

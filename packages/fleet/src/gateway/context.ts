@@ -13,6 +13,7 @@ import type { GatewaySettings } from "../config/gateway-settings.ts";
 import type { Fleet } from "../fleet.ts";
 import type { World } from "../world/world.ts";
 import type { AuditLog } from "./audit-log.ts";
+import type { Dashboard } from "./dashboard/dashboard.ts";
 import type { Converter } from "./documents/converter.ts";
 import type { EventLog } from "./events/event-log.ts";
 import type { PeerEvents } from "./events/peer-events.ts";
@@ -48,6 +49,7 @@ export interface GatewayContext {
   readonly peerEvents: PeerEvents | null;
   readonly audit: AuditLog;
   readonly keys: ApiKeys;
+  readonly dashboard: Dashboard;
   readonly auditFleet: FleetAudit | null;
   readonly metrics: Metrics;
   readonly streams: Streams;
@@ -75,6 +77,8 @@ declare module "fastify" {
     deerflow?: boolean;
     /** Errors have the form of DeerFlow's provisioner. */
     provisioner?: boolean;
+    /** A page of the dashboard: the same for all, so that a link on any site may lead to it. */
+    page?: boolean;
     /** Other gateways of the store may use it, with their own credential. */
     peers?: boolean;
   }

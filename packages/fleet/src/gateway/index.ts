@@ -7,8 +7,9 @@ export {
   gatewayConfigSchema,
   resolveGatewaySettings,
 } from "../config/gateway-settings.ts";
+export type { GatewayAbout } from "./dashboard/dashboard.ts";
 export { ApiKeys, type NewKey } from "./keys/api-keys.ts";
-export { operatorKeyPath, readOperatorKey } from "./keys/operator-key.ts";
+export { operatorKeyId, operatorKeyPath, readOperatorKey } from "./keys/operator-key.ts";
 export type { GatewayLogger } from "./logger.ts";
 export { type ServedGateway, type ServeOptions, serve } from "./serve.ts";
 export { type FleetAudit, type Gateway, type GatewayOptions, startGateway } from "./start-gateway.ts";

@@ -23,6 +23,8 @@ import { sleep } from "../world/waiting.ts";
 import type { World } from "../world/world.ts";
 import { AuditLog } from "./audit-log.ts";
 import type { GatewayContext } from "./context.ts";
+import { Dashboard, type GatewayAbout } from "./dashboard/dashboard.ts";
+import { DashboardSessions } from "./dashboard/sessions.ts";
 import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./events/event-log.ts";
 import { PeerCredential } from "./events/peer-credential.ts";
@@ -70,6 +72,8 @@ export interface GatewayOptions {
   /** Their disk budgets then also apply to uploads and artifacts. */
   readonly blueprints?: Settings["blueprints"];
   readonly audit?: FleetAudit;
+  /** For the dashboard's pages of operators. */
+  readonly about?: GatewayAbout;
 }
 
 export interface Gateway {
@@ -77,6 +81,8 @@ export interface Gateway {
   /** Base URL of previews, with any host name below the preview domain. */
   readonly previewUrl: string;
   readonly keys: ApiKeys;
+  /** A link that opens the dashboard once, with the rights of this key. */
+  dashboardLink(keyId: string): string;
   /** Whether this start created the first operator key. */
   readonly madeOperatorKey: boolean;
   readonly settings: GatewaySettings;
@@ -115,6 +121,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const links = await PreviewLinks.open(home, world, entries);
   const provisioned = await ProvisionedSandboxes.open(home, links, world, entries);
   const aioLinks = await AioLinks.open(home, links, world, entries, provisioned);
+  const sessions = await DashboardSessions.open(home, { links, keys, world }, entries);
+  const dashboard = new Dashboard({ sessions, fleet, world, about: options.about ?? null });
   const rates = new RateLimits(world, settings);
   const kept = new ProvisionedLeases({
     ...{ fleet, threads, world, logger, draining: draining.signal, ttlMs: settings.provisioner.leaseMs },
@@ -135,7 +143,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const addressOf = (label: string) => previewAddress(settings, label, previewPort);
   const parts = { fleet, threads, keys, aioLinks, world, records: provisioned, leases: kept };
   const context: GatewayContext = {
-    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents },
+    ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents, dashboard },
     previewAddress: addressOf,
     provisioner: settings.provisioner.enabled ? new Provisioner({ ...parts, settings: settings.provisioner }) : null,
     sandboxUrl: (request, record) =>
@@ -147,7 +155,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     draining: draining.signal,
   };
   const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
-  const callers = { keys, rates, isPeer };
+  const callers = { keys, rates, isPeer, sessions };
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);
   const onProblem = (error: unknown) =>
@@ -166,6 +174,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     peerEvents?.close();
     events.close();
     context.metrics.close();
+    dashboard.close();
     await Promise.all([app.close(), previews.close()]);
     await Promise.all([audit.close(), exchange?.close()]);
     await forget();
@@ -209,6 +218,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     url: urlOf(settings, port),
     previewUrl: urlOf({ host: settings.host, tls: previewTls(settings)?.files }, previewPort),
     keys,
+    dashboardLink: (keyId) => `${urlOf(settings, port)}${dashboard.linkPath(keyId).path}`,
     madeOperatorKey: made,
     settings,
     openStreams: () => streams.openCount,

@@ -3,6 +3,7 @@
 import { KEY_SCOPES, type KeyScope } from "@sandlot/contract";
 import { type Command, Option } from "commander";
 import { packageVersion } from "../../package-files.ts";
+import type { DashboardCommandOptions } from "../dashboard-command.ts";
 import type { EgressProxyCommandOptions } from "../egress-proxy-command.ts";
 import type { McpCommandOptions } from "../mcp-command.ts";
 import type { ServeCommandOptions } from "../serve-command.ts";
@@ -93,6 +94,14 @@ export function addServiceCommands(program: Command, around: CommandContext): vo
     .action(async (url: string) => {
       const { loginCommand } = await import("../login-command.ts");
       await loginCommand(terminal, url, { json });
+    });
+  targeted(program.command("dashboard"))
+    .description("print a link that opens the dashboard of a gateway once, and open it where there is a desktop")
+    .option("--no-open", "only print it")
+    .addHelpText("after", examples("sandlot dashboard", "sandlot dashboard --url https://sandboxes.example.org"))
+    .action(async (options: Omit<DashboardCommandOptions, "json">) => {
+      const { dashboardCommand } = await import("../dashboard-command.ts");
+      await dashboardCommand(terminal, { ...options, json });
     });
   program
     .command("logout")

@@ -2,7 +2,8 @@
  * The caller of a request: its key, and the user it acts for.
  *
  * Every route but the health checks requires a key: `Authorization: Bearer KEY` or `X-API-Key: KEY`; a WebSocket from a
- * browser, which can send neither, offers it as a subprotocol. Only the documentation pages also accept it as a
+ * browser, which can send neither, offers it as a subprotocol. A session of the dashboard stands for the key that began
+ * it (`dashboard/sessions.ts`). Only the documentation pages also accept it as a
  * password, because a browser sends a password by itself, also when another site caused the request.
  *
  *   scope      acts for                                          may also
@@ -28,6 +29,7 @@ import {
 } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
+import type { DashboardSessions, Session } from "../dashboard/sessions.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import type { RateLimits } from "./rate-limits.ts";
 
@@ -44,6 +46,8 @@ export interface Caller {
   readonly user: UserId | null;
   /** The blueprints it may use; `null`: all. */
   readonly blueprints: readonly string[] | null;
+  /** Of the dashboard, which sent its cookie instead of the key. */
+  readonly session?: Session;
 }
 
 function callerOf(key: ApiKeyInfo, access: Access, request: FastifyRequest): Caller {
@@ -125,11 +129,13 @@ export interface AuthenticationParts {
   readonly rates: RateLimits;
   /** Whether a text proves that another gateway of the store asks. */
   readonly isPeer: (text: string) => boolean;
+  /** Of the dashboard. */
+  readonly sessions: Pick<DashboardSessions, "find">;
 }
 
 /** Throws, or rejects with, the refusal. Synchronous when the key is cached. */
 export function authenticate(
-  { keys, rates, isPeer }: AuthenticationParts,
+  { keys, rates, isPeer, sessions }: AuthenticationParts,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> | null {
@@ -138,7 +144,11 @@ export function authenticate(
   if (access === "open") return null;
   const asked: Asked = { access, rates, request, reply };
   const text = keyText(access, request);
-  if (text === null) refuse(asked, "no key was sent");
+  if (text === null) {
+    const found = sessions.find(request, reply);
+    if (found === null) refuse(asked, "no key was sent");
+    return found.then(({ key, session }) => admit(asked, key, session));
+  }
   if (request.route.config.peers === true && isPeer(text)) {
     request.caller = PEER;
     return null;
@@ -149,13 +159,14 @@ export function authenticate(
   return null;
 }
 
-function admit(asked: Asked, key: ApiKeyInfo | null): void {
+function admit(asked: Asked, key: ApiKeyInfo | null, session?: Session): void {
   const { access, rates, request } = asked;
   if (key === null) {
     rates.countFailure(request.ip, "keys");
     refuse(asked, "the key is not valid");
   }
-  request.caller = callerOf(key, access, request);
+  const caller = callerOf(key, access, request);
+  request.caller = session === undefined ? caller : { ...caller, session };
   rates.count(request.caller);
 }
 

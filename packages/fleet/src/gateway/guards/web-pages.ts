@@ -21,7 +21,7 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
   const origins = new Set(settings.allowedOrigins.map((origin) => new URL(origin).origin));
   /** The last Host that passed. */
   let known = "";
-  return ({ raw, headers, protocol }) => {
+  return ({ raw, headers, protocol, route }) => {
     checkTarget(raw);
     const host = (headers[":authority"] ?? headers.host ?? "").toString().toLowerCase();
     if (host !== known || host === "") {
@@ -36,6 +36,8 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
       throw new SandlotError("forbidden", { problem: "pages of that Origin may not call this gateway" });
     }
     const site = headers["sec-fetch-site"];
+    // A link to a page that says nothing about the fleet may be anywhere; the page itself then asks as our own.
+    if (route.config.page === true && headers["sec-fetch-mode"] === "navigate") return;
     if (site !== undefined && site !== "same-origin" && site !== "none")
       throw new SandlotError("forbidden", { problem: "other sites may not call this gateway" });
   };

@@ -23,6 +23,11 @@ export async function readOperatorKey(home: string): Promise<string | null> {
   }
 }
 
+/** The id in a key's text, which is no secret; `null` where it is no key. */
+export function operatorKeyId(text: string): string | null {
+  return /^slk_([0-9a-f]{12})_[0-9a-f]{48}$/.exec(text)?.[1] ?? null;
+}
+
 /** Creates the key when there is none. A key revoked on purpose is not replaced: its file still exists. */
 export async function ensureOperatorKey(
   keys: ApiKeys,

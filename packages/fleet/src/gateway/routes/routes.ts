@@ -2,6 +2,7 @@
 
 import { z } from "zod";
 import type { GatewayApp, GatewayContext } from "../context.ts";
+import { dashboardRoutes } from "../dashboard/routes.ts";
 import { aioRoutes } from "./aio.ts";
 import { artifactRoutes } from "./artifacts.ts";
 import { checkpointRoutes } from "./checkpoints.ts";
@@ -43,6 +44,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   provisionerRoutes(app, context);
   mcpRoutes(app, context);
   docsRoutes(app);
+  dashboardRoutes(app, context);
   await app.register(async (scope) => fileContentRoutes(scope as unknown as GatewayApp, context));
 
   for (const roof of [OWN_ROUTES, DEERFLOW_ROUTES]) {

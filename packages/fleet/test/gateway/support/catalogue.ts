@@ -4,6 +4,7 @@
  */
 
 import { CHECKPOINT_ENTRIES } from "./catalogue-checkpoints.ts";
+import { DASHBOARD_ENTRIES } from "./catalogue-dashboard.ts";
 import { type Entry, MARKER, ROOT, thread, type World } from "./catalogue-entry.ts";
 import { FILE_ENTRIES } from "./catalogue-files.ts";
 import { PROVISIONER_ENTRIES } from "./catalogue-provisioner.ts";
@@ -309,6 +310,7 @@ export const CATALOGUE: readonly Entry[] = [
   ...CHECKPOINT_ENTRIES,
   ...FILE_ENTRIES,
   ...PROVISIONER_ENTRIES,
+  ...DASHBOARD_ENTRIES,
 ];
 
 /** Creates everything that the catalogue's requests are about. */
