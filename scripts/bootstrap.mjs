@@ -226,7 +226,9 @@ async function npmInstall(packages) {
 }
 
 function removeInstalled() {
-  const folders = ["contract", "sandboxd", "client", "fleet", "dashboard"].map((name) => `packages/${name}/node_modules`);
+  const folders = ["contract", "sandboxd", "client", "fleet", "dashboard"].map(
+    (name) => `packages/${name}/node_modules`,
+  );
   for (const folder of ["node_modules", ...folders]) {
     rmSync(join(ROOT, folder), { recursive: true, force: true, maxRetries: 5 });
   }

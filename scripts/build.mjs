@@ -85,7 +85,10 @@ function sourcesOf(folder) {
 function dashboardInputs() {
   const own = ["package.json", "tsconfig.json", "vite.config.ts", "index.html"];
   const sources = filesBelow(join(ROOT, "packages/dashboard/src")).map((path) => relative(ROOT, path));
-  return [...own.map((name) => `packages/dashboard/${name}`), ...sources.map((path) => path.replaceAll("\\", "/")).sort()];
+  return [
+    ...own.map((name) => `packages/dashboard/${name}`),
+    ...sources.map((path) => path.replaceAll("\\", "/")).sort(),
+  ];
 }
 
 function missingOutputs(folder) {

@@ -75,7 +75,9 @@ function* checkTime(): Generator<string> {
 }
 
 function* checkDates(): Generator<string> {
-  for (const path of files.filter((file) => /^packages\/[^/]+\/src\/.*\.tsx?$/.test(file) && !MAKE_DATES.includes(file)))
+  for (const path of files.filter(
+    (file) => /^packages\/[^/]+\/src\/.*\.tsx?$/.test(file) && !MAKE_DATES.includes(file),
+  ))
     for (const [index, line] of withoutComments(read(path)).split("\n").entries())
       if (NEW_DATE.test(line))
         yield `${path}:${index + 1}: new Date(); use dateOf, isoTime or httpTime of the contract`;

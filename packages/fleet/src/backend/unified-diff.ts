@@ -6,7 +6,7 @@
  */
 
 /** Of each side. Longer ones have no diff. */
-export const DIFF_TEXT_MAX_BYTES = 1024 * 1024;
+const DIFF_TEXT_MAX_BYTES = 1024 * 1024;
 /** Lines of context around a change. */
 const CONTEXT = 3;
 /** About 10 ms. */

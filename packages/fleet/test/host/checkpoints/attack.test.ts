@@ -15,6 +15,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { BlueprintHash, Token } from "@sandlot/contract";
 import { expect, test } from "vitest";
 import { restore } from "../../../src/host/checkpoints/restore/restore.ts";
 import { seam } from "../../../src/host/checkpoints/store/calls.ts";
@@ -197,7 +198,9 @@ test("an older generation writes nothing into a restored tree", async () => {
   writeFileSync(join(home, "workspace", "later"), "x");
   const context = contextAt(ground.root);
   const target = { checkpoint: first, as: "restore" } as const;
-  await ground.workspaces.prepareHome({ ...newer });
+  const { place: _, ...use } = newer;
+  const unread = { token: "t" as Token, blueprint: "default", blueprintHash: "h" as BlueprintHash };
+  await ground.workspaces.prepareHome({ ...use, ...unread });
   await expect(restore(context, older, { ...target, requestId: "old" }, null)).rejects.toMatchObject({
     code: "stale_generation",
   });
