@@ -58,7 +58,7 @@ export class ClientCheckpoints {
     return this.#transport.json(takenCheckpointSchema, { method: "POST", path, json, signal });
   }
 
-  /** Without `from` since the newest checkpoint, without `to` until now. */
+  /** Without `from` since the newest state that differs from the present, without `to` until now. */
   diff(thread: string, { signal, ...json }: DiffRequest & Abortable = {}): Promise<CheckpointDiff> {
     const path = pathOf(thread, "diff");
     return this.#transport.json(checkpointDiffSchema, { method: "POST", path, json, signal, repeatable: true });

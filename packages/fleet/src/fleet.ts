@@ -186,7 +186,10 @@ export interface FleetCheckpoints {
   find(key: ThreadKeyInput, checkpoint: string): Promise<Checkpoint>;
   /** Nothing changed since the newest one and no label: nothing is written, and it is the answer. */
   take(key: ThreadKeyInput, options?: TakeCheckpointOptions): Promise<TakenCheckpoint>;
-  /** What changed between two checkpoints, or since one. Without `from` since the newest one, without `to` until now. */
+  /**
+   * What changed between two checkpoints, or since one until now. Without `from`: since the newest state that differs from
+   * the present, which is what an undo goes back to.
+   */
   diff(key: ThreadKeyInput, options?: DiffOptions): Promise<CheckpointDiff>;
   /**
    * Brings back a checkpoint. Ends the thread's sandbox first, because files never change under one; the present is

@@ -41,7 +41,12 @@ export const takenCheckpointSchema = z
 
 export const diffRequestSchema = z
   .strictObject({
-    from: checkpointName.nullable().optional().describe("Absent: the newest checkpoint; null: an empty workspace."),
+    from: checkpointName
+      .nullable()
+      .optional()
+      .describe(
+        "Absent: the newest state that differs from the present, which an undo goes back to; null: an empty workspace.",
+      ),
     to: checkpointName.optional().describe("Absent: now."),
     texts: z.boolean().optional().describe("With the text diffs of files up to 1 MiB."),
     paths: paths.optional(),

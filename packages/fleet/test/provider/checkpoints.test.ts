@@ -193,6 +193,20 @@ describe("a restore", () => {
     expect(diff.changes.find(({ path }) => path === "workspace/file")?.diff).toContain("-two\n+one\n");
   });
 
+  test("is what a diff without a beginning would take back, also when the present is a checkpoint", async () => {
+    const stage = newStage(QUIET);
+    const { fleet } = await stage.open();
+    await run(stage, fleet, "echo one > file");
+    const { checkpoint } = await fleet.checkpoints.take(T1);
+    expect(await fleet.checkpoints.diff(T1)).toMatchObject({ from: checkpoint.id, counts: { added: 0, changed: 0 } });
+    await run(stage, fleet, "echo two > file");
+    const before = await fleet.checkpoints.diff(T1);
+    await fleet.checkpoints.take(T1);
+    const after = await fleet.checkpoints.diff(T1);
+    for (const diff of [before, after])
+      expect(diff).toMatchObject({ from: checkpoint.id, to: null, counts: { added: 0, changed: 1, removed: 0 } });
+  });
+
   test("of some paths leaves the others", async () => {
     const stage = newStage(QUIET);
     const { fleet } = await stage.open();

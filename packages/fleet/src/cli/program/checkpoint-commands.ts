@@ -55,7 +55,7 @@ export function addCheckpointCommands(program: Command, context: CommandContext)
       await exportCheckpointCommand(terminal, checkpoint, { ...options, json }, signal);
     });
   threaded(targeted(program.command("diff")))
-    .description("what changed in a thread since its newest checkpoint, since another one, or between two")
+    .description("what changed in a thread: what an undo would take back, since a checkpoint, or between two")
     .argument("[from]", `a checkpoint: ${WHICH}`)
     .argument("[to]", "another one; default now")
     .option("--stat", "names only, without the texts")

@@ -57,6 +57,7 @@ import type { Membership } from "../session/membership.ts";
 import { throwIfElsewhere } from "../session/refusals.ts";
 import type { Destroyer } from "../stop/destroyer.ts";
 import type { Retirement } from "../stop/retirement.ts";
+import { diffOf } from "./thread-diff.ts";
 
 export interface ThreadCheckpointsParts {
   readonly settings: Settings;
@@ -72,9 +73,6 @@ export interface ThreadCheckpointsParts {
   readonly ending: AbortSignal;
 }
 
-/** A diff is an answer for a person or a model, so it ends somewhere; `counts` has the rest. */
-const CHANGES_MAX = 1_000;
-const TEXTS_MAX_CHARS = 8 * 1024 * 1024;
 const LABEL_MAX_CHARS = 200;
 /** How soon a caller may ask again for a restore that goes on. */
 const RETRY_AFTER_MS = 2_000;
@@ -116,11 +114,7 @@ export class ThreadCheckpoints implements FleetCheckpoints {
   diff(key: ThreadKeyInput, options: DiffOptions = {}): Promise<CheckpointDiff> {
     return this.#call(options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, "a diff");
-      const { texts = false, maxChanges = CHANGES_MAX, paths } = options;
-      const newest = options.from === undefined ? ((await checkpoints.list(owner))[0]?.id ?? null) : options.from;
-      const range = { from: newest, to: options.to ?? null };
-      const how = { ...call, texts, maxChanges, ...(paths !== undefined && { paths }) };
-      return boundedTexts(await checkpoints.diff(owner, range, how));
+      return diffOf(checkpoints, owner, options, call);
     });
   }
 
@@ -356,16 +350,6 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     const late = () => new SandlotError("checkpoint_timeout", { timeoutMs: ms, retryAfterMs: RETRY_AFTER_MS });
     return within(world, ms, outer, late, (signal) => work({ signal, ...reporting(options) }));
   }
-}
-
-/** The text diffs of many files together would fill a response: past the bound they are left out. */
-function boundedTexts(diff: CheckpointDiff): CheckpointDiff {
-  let left = TEXTS_MAX_CHARS;
-  const changes = diff.changes.map((change) => {
-    left -= change.diff?.length ?? 0;
-    return left < 0 && change.diff !== null ? { ...change, diff: null } : change;
-  });
-  return { ...diff, changes };
 }
 
 function reporting({ onProgress }: CheckpointCall): Pick<LongCall, "onProgress"> {
