@@ -22,6 +22,14 @@ async function some<T>(stream: AsyncIterable<T>, count: number): Promise<readonl
   return taken;
 }
 
+/** The newest checkpoint as an archive. */
+async function collected(client: SandlotClient, thread: string): Promise<Uint8Array> {
+  const [newest] = await client.checkpoints.list(thread);
+  const pieces: Uint8Array[] = [];
+  for await (const piece of client.checkpoints.export(thread, newest?.id ?? "")) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
 const bytes = (text: string) => new TextEncoder().encode(text);
 async function* pieces() {
   yield bytes("later");
@@ -124,7 +132,19 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
   "checkpoints.list": ({ client }) => client.checkpoints.list(T),
   "checkpoints.take": ({ client }) => client.checkpoints.take(T),
   "checkpoints.diff": ({ client }) => client.checkpoints.diff(T),
+  "checkpoints.find": async ({ client }) =>
+    client.checkpoints.find(T, (await client.checkpoints.take(T)).checkpoint?.id ?? ""),
+  "checkpoints.verify": ({ client }) => client.checkpoints.verify(T),
+  "checkpoints.export": async ({ client }) => collected(client, T),
+  "checkpoints.seed": async ({ client }) =>
+    client.checkpoints.seed(`s-${randomUUID().slice(0, 8)}`, await collected(client, T)),
+  "checkpoints.restore": async ({ client }) => {
+    const { checkpoint } = await client.checkpoints.take("for-events", { label: "versions" });
+    return client.checkpoints.restore("for-events", checkpoint?.id ?? "", { force: true });
+  },
   "checkpoints.undo": ({ client }) => client.checkpoints.undo("for-events"),
+  "checkpoints.redo": ({ client }) => client.checkpoints.redo("for-events"),
+  "checkpoints.remove": ({ client }) => client.checkpoints.remove("for-events", "versions"),
   resetHome: ({ client }) => client.resetHome("for-events", { force: true }),
   stopThread: ({ client }) => client.stopThread("for-events", { force: true }),
   deleteThread: ({ client }) => client.deleteThread("for-events", { force: true }),

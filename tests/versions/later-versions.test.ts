@@ -34,6 +34,9 @@ const NOT_OF_THE_CLIENT = [
   ...["GET /api/threads/{thread}/artifacts/{path}", "PUT /api/threads/{thread}/artifacts/{path}"],
   ...["GET /health", "GET /api/capabilities", "GET /api/sandboxes", "POST /api/sandboxes"],
   ...["GET /api/sandboxes/{id}", "DELETE /api/sandboxes/{id}"],
+  ...["GET /v1/dashboard/session", "POST /v1/dashboard/session", "DELETE /v1/dashboard/session"],
+  ...["POST /v1/dashboard/links", "POST /v1/dashboard/links/use", "GET /v1/dashboard/overview"],
+  ...["GET /v1/dashboard/configuration", "GET /v1/dashboard/doctor", "POST /v1/sandboxes/{id}/confirm-dead"],
   ...["POST /mcp/threads/{thread}", "GET /mcp/threads/{thread}", "DELETE /mcp/threads/{thread}"],
 ];
 
@@ -94,8 +97,12 @@ test("a later gateway is read by this client, on every route", async () => {
     const stage = { client, lease, sandbox: lease.sandbox, at: versions.at, port };
     expect(lease.recovery.kind).toBe(LATER_WORD);
     const failures = await failuresOf({ ...SANDBOX_CALLS, ...CLIENT_CALLS }, stage);
-    // These ids do not exist, which the gateway reports with codes that both versions know.
-    expect(failures).toEqual({ destroySandbox: expect.objectContaining({ code: "sandbox_not_found" }) });
+    // These ids and states do not exist, which the gateway reports with codes that both versions know.
+    expect(failures).toEqual({
+      destroySandbox: expect.objectContaining({ code: "sandbox_not_found" }),
+      "checkpoints.undo": expect.objectContaining({ code: "nothing_to_undo" }),
+      "checkpoints.redo": expect.objectContaining({ code: "nothing_to_undo" }),
+    });
     await expect.poll(() => later.changed.get("PUT /v1/leases/{id}")).toBeGreaterThan(0);
     const summary = await client.findThread("versions");
     expect([summary?.thread, summary?.sandbox?.state]).toEqual(["versions", LATER_WORD]);

@@ -178,13 +178,13 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     expect(existsSync(join(home, "x.txt"))).toBe(false);
   }, 60_000);
 
-  test("a branch copies files with their rights, names what it leaves out, and is whole or not there", async () => {
+  test("a branch copies files with their rights and links, names what it leaves out, and is whole or not there", async () => {
     await run(
       "w5",
       [
         `cd ${ROOT}/workspace`,
         "echo '#!/bin/sh' > tool; chmod 750 tool",
-        "mkdir -p a/b; echo deep > a/b/c; ln -s /etc/passwd stolen; ln -s a/b/c near",
+        "mkdir -p a/b; echo deep > a/b/c; ln -s /etc/passwd away; ln -s a/b/c near; mkfifo pipe",
         "head -c 3000000 /dev/zero > large; chmod 755 large",
       ].join("; "),
     );
@@ -198,10 +198,14 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
       "/v1/threads/w5/branch",
       { json: { to: "w6" } },
     );
-    expect(counts).toEqual({ thread: "w6", fileCount: 3, sizeBytes: 3_000_015 });
-    expect(skipped.sort()).toEqual([`${ROOT}/workspace/near`, `${ROOT}/workspace/stolen`]);
-    const { stdout } = await run("w6", `cd ${ROOT}/workspace; stat -c '%n %U %a' tool large a a/b; cat a/b/c; ls`);
-    expect(stdout).toBe("tool sandbox 750\nlarge sandbox 755\na sandbox 755\na/b sandbox 755\ndeep\na\nlarge\ntool\n");
+    expect(counts).toEqual({ thread: "w6", fileCount: 5, sizeBytes: 3_000_015 });
+    expect(skipped).toEqual([`${ROOT}/workspace/pipe`]);
+    const { stdout } = await run("w6", `cd ${ROOT}/workspace; stat -c '%n %U %a' tool large a a/b; cat near; ls`);
+    expect(stdout).toBe(
+      "tool sandbox 750\nlarge sandbox 755\na sandbox 755\na/b sandbox 755\ndeep\na\naway\nlarge\nnear\ntool\n",
+    );
+    // A link is a name: inside it leads to the sandbox's own files, and outside nothing follows it.
+    expect((await run("w6", `readlink ${ROOT}/workspace/away`)).stdout).toBe("/etc/passwd\n");
     await run("w5", `echo changed > ${ROOT}/workspace/a/b/c`);
     expect((await run("w6", `cat ${ROOT}/workspace/a/b/c`)).stdout).toBe("deep\n");
 
@@ -215,14 +219,11 @@ describe.skipIf(!hasBubblewrap)("workspaces of real sandboxes (skipped where bub
     );
   }, 60_000);
 
-  test("a branch that cannot be whole leaves nothing", async () => {
-    await run("w8", `cd ${ROOT}/workspace; i=0; while [ $i -lt 140 ]; do mkdir d && cd d || exit; i=$((i+1)); done`);
-    const before = homesOf();
-    await alice.ask(422, "POST", "/v1/threads/w8/branch", { json: { to: "w9" } });
-    expect(await alice.ask(200, "GET", "/v1/threads/w9/uploads")).toMatchObject({ count: 0 });
-    const made = homesOf().filter((one) => !before.includes(one));
-    expect(made.flatMap((one) => readdirSync(one)).filter((name) => /user-data|draft|new/.test(name))).toEqual([]);
-    await alice.ask(201, "POST", "/v1/threads/w1/branch", { json: { to: "w9" } });
+  test("a branch copies what is nested deeply", async () => {
+    const down = "i=0; while [ $i -lt 140 ]; do mkdir -p d && cd d || exit; i=$((i+1)); done";
+    await run("w8", `cd ${ROOT}/workspace; ${down}; echo bottom > file`);
+    await alice.ask(201, "POST", "/v1/threads/w8/branch", { json: { to: "w9" } });
+    expect((await run("w9", `cd ${ROOT}/workspace; ${down}; cat file`)).stdout).toBe("bottom\n");
   }, 60_000);
 
   test("deleting a thread that only has files removes them", async () => {

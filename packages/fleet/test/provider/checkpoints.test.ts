@@ -399,7 +399,7 @@ describe("a new thread", () => {
     const { checkpoint } = await fleet.checkpoints.take(T1);
     await run(stage, fleet, "echo two > file");
     expect(await stage.until(fleet.checkpoints.fork(T1, "t2", { checkpoint: checkpoint.id }))).toMatchObject({
-      ...{ fileCount: 1, skipped: [], checkpoint: { cause: "forked" } },
+      ...{ fileCount: 2, skipped: [], checkpoint: { cause: "forked" } },
     });
     await stage.until(fleet.checkpoints.fork(T1, "t3"));
     expect(await run(stage, fleet, "cat link", "t2")).toBe("one\n");

@@ -17,6 +17,7 @@ import {
   threadListSchema,
   threadParamsSchema,
   threadSummarySchema,
+  WORKSPACE_ROOT,
 } from "@sandlot/contract";
 import type { FleetPeer } from "../../fleet.ts";
 import { livingThreads } from "../../inspect/living.ts";
@@ -170,7 +171,8 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
   async function branched(checkpoint: string | undefined, from: ThreadKey, to: ThreadKey, signal: AbortSignal) {
     try {
       const what = { signal, ...(checkpoint !== undefined && { checkpoint }) };
-      return await fleet.checkpoints.fork(from, to.thread, what);
+      const { skipped, ...counts } = await fleet.checkpoints.fork(from, to.thread, what);
+      return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     } catch (error) {
       if (checkpoint !== undefined || !isSandlotError(error, "capability_missing")) throw error;
     }

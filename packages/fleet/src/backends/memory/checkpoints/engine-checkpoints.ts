@@ -303,7 +303,7 @@ function findIn(history: History, { thread }: WorkspaceOwner, name: string): Ent
 function usageOf(root: KeptDirectory): { readonly fileCount: number; readonly sizeBytes: number } {
   let [fileCount, sizeBytes] = [0, 0];
   for (const [, kept] of entriesOf(root)) {
-    if (kept.kind === "file") fileCount += 1;
+    if (kept.kind !== "directory") fileCount += 1;
     sizeBytes += sizeOfKept(kept);
   }
   return { fileCount, sizeBytes };
