@@ -55,10 +55,12 @@ function argumentLists(): string {
   return pids.map((pid) => readOr(`/proc/${pid}/cmdline`)).join("\n");
 }
 
-/** Everything below the fleet's home, except the commands' own writes in their workspace. */
+/** Everything below the fleet's home, except the commands' own writes in their workspace, and in checkpoints of it. */
 function filesBelow(home: string): string {
   const found = readdirSync(home, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  const ours = found.filter(({ parentPath }) => !parentPath.endsWith("/user-data/workspace"));
+  const ours = found.filter(
+    ({ parentPath }) => !/\/(user-data\/workspace|checkpoints\/[0-9a-f]+\/packs)$/.test(parentPath),
+  );
   return ours.map(({ parentPath, name }) => `${name}\n${readOr(join(parentPath, name))}`).join("\n");
 }
 

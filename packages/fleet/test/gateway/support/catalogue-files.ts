@@ -272,6 +272,14 @@ export const FILE_ENTRIES: readonly Entry[] = [
     request: (world) => [`/v1/sandboxes/${world.sandboxId}/explain`],
   },
   {
+    method: "POST",
+    url: "/v1/sandboxes/:id/confirm-dead",
+    who: "operator",
+    // The engine of the stage always knows what runs.
+    status: 501,
+    request: (world) => [`/v1/sandboxes/${world.sandboxId}/confirm-dead`],
+  },
+  {
     method: "DELETE",
     url: "/v1/sandboxes/:id",
     who: "owner",
