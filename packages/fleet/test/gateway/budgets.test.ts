@@ -4,6 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Backend } from "../../src/backend/backend.ts";
 import type { FleetConfig } from "../../src/config/fleet-config.ts";
 import { resolveSettings } from "../../src/config/resolve-settings.ts";
 import { DiskWorkspaces } from "../../src/host/workspaces/disk-workspaces.ts";
@@ -33,6 +34,7 @@ beforeAll(async () => {
   stage = await openStage({
     // Sandboxes in memory have no limits; only the files on disk are tested here.
     fleet: { blueprints: { default: {}, roomy: {} } },
+    enrich: withoutCheckpoints,
     more: { hostWorkspaces: hostWorkspaces(disk, world, { budgetOf: () => null }), blueprints },
   });
   const { key } = await stage.gateway.keys.create({ scope: "user", user: "alice", blueprints: ["default", "roomy"] });
@@ -43,6 +45,17 @@ afterAll(async () => {
   disk.close();
   await rm(root, { recursive: true });
 });
+
+/** A branch is then a copy on the disk. With checkpoints it is a fork, whose budget is the backend suite's matter. */
+function withoutCheckpoints(backend: Backend): Backend {
+  return new Proxy(backend, {
+    get: (of, name) => {
+      if (name === "checkpoints") return undefined;
+      const value: unknown = Reflect.get(of, name, of);
+      return typeof value === "function" ? value.bind(of) : value;
+    },
+  });
+}
 
 const form = (...files: readonly (readonly [string, number])[]) => {
   const data = new FormData();

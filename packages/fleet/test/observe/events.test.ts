@@ -8,7 +8,7 @@ import { VirtualTime } from "../support/virtual-time.ts";
 
 describe("events", () => {
   test("show the life of a sandbox in order", async () => {
-    const stage = newStage();
+    const stage = newStage({ checkpoints: { automatic: false } });
     const { fleet, events } = await stage.open();
     const lease = await fleet.acquire({ thread: "t1", purpose: "agent" });
     await lease.release();
@@ -29,7 +29,7 @@ describe("events", () => {
   });
 
   test("show a crash and the recovery from it in order", async () => {
-    const stage = newStage();
+    const stage = newStage({ checkpoints: { automatic: false } });
     const { fleet, events, eventsOf } = await stage.open();
     await using lease = await fleet.acquire({ thread: "t1" });
     events.length = 0;
