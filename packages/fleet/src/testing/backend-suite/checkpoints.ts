@@ -111,6 +111,10 @@ const CASES: readonly { readonly name: string; run(stage: BackendStage, checkpoi
       await ran(stage, "rm a b; echo two > c", null, key);
       const budget = { maxBytes: 1_000_000_000, maxFiles: 1 };
       await stage.rejects(checkpoints.check(key, target(stage, id), budget, call(stage)), "disk_limit_exceeded");
+      const to = { user: key.user, thread: stage.newKey().thread };
+      const source = { kind: "checkpoint", owner: key, checkpoint: id } as const;
+      await stage.rejects(checkpoints.seed(source, to, budget, call(stage)), "disk_limit_exceeded");
+      stage.expect((await checkpoints.list(to)).length).toBe(0);
       const { sandbox } = await stage.attach((await stage.make(key)).target);
       stage.expect((await sandbox.exec("ls; cat c")).stdout).toBe("c\ntwo\n");
     },
