@@ -40,7 +40,7 @@ it("lists sandboxes", { timeout: 120_000 }, () => {
   const env = { PATH: process.env.PATH, HOME: home, SANDLOT_HOME: home, XDG_CACHE_HOME: join(checkout, "cache") };
   const run = (...args: readonly string[]) =>
     execFileSync(process.execPath, args, { cwd: checkout, env, encoding: "utf8" });
-  for (const name of ["sandboxd", "fleet"]) run(join("packages", name, "bundle.mjs"));
+  for (const name of ["sandboxd", "dashboard", "fleet"]) run(join("packages", name, "bundle.mjs"));
   const program = join("packages", "fleet", "bin", "sandlot.mjs");
   expect(JSON.parse(run(program, "ps", "--json"))).toEqual({ sandboxes: [] });
 });
