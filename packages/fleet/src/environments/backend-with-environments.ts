@@ -7,6 +7,7 @@
 import { ENVIRONMENT_ROOT, KEPT_HOME, SandlotError } from "@sandlot/contract";
 import type { Attachment, Backend, Created, CreateSpec, Target } from "../backend/backend.ts";
 import { type Blueprint, homePathOf, type NamedBlueprint } from "../backend/blueprint.ts";
+import { EngineListeners } from "../backend/engine-listeners.ts";
 import type { World } from "../world/world.ts";
 import type { Environments } from "./environments.ts";
 
@@ -59,10 +60,20 @@ export function backendWithEnvironments(
     const plans = await Promise.all(Object.values(blueprints).map((named) => environments.plan(named)));
     await environments.prune(living, new Set(plans.flatMap((plan) => plan?.id ?? [])));
   };
-  // An engine that is away, or a file of a setup that is missing, says so at the next acquire; here it is tried again.
+  const listeners = new EngineListeners();
+  const watch: Backend["watch"] = (listener) => {
+    const stops = [listeners.add(listener), backend.watch(listener)];
+    return () => {
+      for (const stop of stops) stop();
+    };
+  };
   let pruning: Promise<void> = Promise.resolve();
   const pruneAndGoOn = (): void => {
-    pruning = prune().catch(() => {});
+    pruning = prune().catch((error: unknown) => {
+      if (ending.signal.aborted) return;
+      const problem = error instanceof Error ? error.message : String(error);
+      listeners.tell({ type: "housekeeping-failed", task: "environments", problem });
+    });
     timer = world.timer(PRUNE_EVERY_MS, pruneAndGoOn, { background: true });
   };
   let timer = world.timer(PRUNE_FIRST_MS, pruneAndGoOn, { background: true });
@@ -73,7 +84,7 @@ export function backendWithEnvironments(
     await environments.close();
     await backend.close();
   };
-  const own: Partial<Backend> = { create, attach, close };
+  const own: Partial<Backend> = { create, attach, watch, close };
   return new Proxy({} as Backend, {
     get: (_, key) => {
       if (Object.hasOwn(own, key)) return own[key as keyof Backend];

@@ -5,9 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BlueprintHash } from "@sandlot/contract";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import type { Backend, EngineEvent } from "../../src/backend/backend.ts";
 import type { NamedBlueprint } from "../../src/backend/blueprint.ts";
+import { backendWithEnvironments } from "../../src/environments/backend-with-environments.ts";
 import { Environments } from "../../src/environments/environments.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 
 const world = systemWorld();
 const never = new AbortController().signal;
@@ -85,4 +88,27 @@ it("removing and using at once never leaves a user without its tree", async () =
     expect(existsSync(join(used!.tree, "file"))).toBe(true);
     all.store.dropUse(sandbox);
   }
+});
+
+it("a prune that fails is an event, and the fleet goes on", async () => {
+  const fired: (() => void)[] = [];
+  const timer = (_: number, fire: () => void) => {
+    fired.push(fire);
+    return { cancel: () => {} };
+  };
+  const away = {
+    list: () => Promise.reject(new Error("the engine is away")),
+    watch: () => () => {},
+    close: async () => {},
+  };
+  const backend = backendWithEnvironments(away as unknown as Backend, {}, environments(), { ...world, timer } as World);
+  const events: EngineEvent[] = [];
+  const stop = backend.watch((event) => events.push(event));
+  fired.at(-1)?.();
+  await expect
+    .poll(() => events)
+    .toEqual([{ type: "housekeeping-failed", task: "environments", problem: "the engine is away" }]);
+  expect(fired).toHaveLength(2);
+  stop();
+  await backend.close();
 });
