@@ -64,6 +64,17 @@ export class EngineChecks implements EngineAudit {
     this.#findings.check("labels-are-complete", complete, () => JSON.stringify(labels));
   }
 
+  /** Of an older generation than the thread's own record, which this instance restores: rule 3. */
+  #isOutdatedForRestore(by: Instance, { threadKey, generation }: SimObject["labels"]): boolean {
+    return this.#truth.tables.records().some((record) => {
+      if (record.state !== "stopping" || record.restore === undefined || record.actor !== by.id) return false;
+      const { user, thread } = record;
+      return (
+        user !== null && thread !== null && threadKeyOf(user, thread) === threadKey && generation < record.generation
+      );
+    });
+  }
+
   destroyAsked(by: Instance, ref: EngineRef): void {
     this.refUsed(by, ref, "destroy");
     const object = this.#truth.ledger.objects.get(ref);
@@ -74,9 +85,10 @@ export class EngineChecks implements EngineAudit {
     // A sandbox that was never leased belongs to its maker, which removes it whatever became of the record.
     const unmade = object.madeBy === by.name && !this.#truth.published.has(sandboxId);
     const other = (record !== null && record.ref !== null && record.ref !== ref) || (record === null && unmade);
+    const outdated = this.#isOutdatedForRestore(by, object.labels);
     this.#findings.check(
       "destroyed-only-when-stopping",
-      stopping || other || this.#couldNotKnow(by),
+      stopping || other || outdated || this.#couldNotKnow(by),
       () => `${by.name} destroys ${ref} of ${sandboxId}; the record is ${JSON.stringify(record)}`,
     );
     if (!object.alive) return;

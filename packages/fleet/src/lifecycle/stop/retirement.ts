@@ -21,6 +21,7 @@ import {
 } from "@sandlot/contract";
 import type { Backend, WorkspaceSpot } from "../../backend/backend.ts";
 import type { Budget, RestoreTarget } from "../../backend/checkpoints.ts";
+import { threadKeyOf } from "../../backend/labels.ts";
 import { settleWorkspace } from "../../backend/workspace-binding.ts";
 import { aboutRecord } from "../../observe/about.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
@@ -234,9 +235,25 @@ export class Retirement {
 
   async #restore(record: StoppingRecord, target: RestoreTarget, spot: WorkspaceSpot, term: number): Promise<void> {
     const { sandboxId, blueprint } = record;
+    await this.#endLeftovers(record, spot, term);
     this.#checkActor(sandboxId, term, "restore its workspace");
     await this.restores.run(spot, target, blueprint, () => this.#isActor(term));
     this.#checkActor(sandboxId, term, "restore its workspace");
+  }
+
+  /**
+   * A create that was given up may have landed since: its sandbox has the workspace mounted, and no record. The
+   * reconciler would remove it after its grace; a restore cannot wait for that. An older generation goes at once (rule 3).
+   */
+  async #endLeftovers({ sandboxId, generation }: StoppingRecord, spot: WorkspaceSpot, term: number): Promise<void> {
+    const { backend } = this.#parts;
+    const key = threadKeyOf(spot.user, spot.thread);
+    const objects = await this.#askAsActor(sandboxId, term, "list the thread's leftovers", (signal) =>
+      backend.list({ consistent: true }, signal),
+    );
+    for (const { ref, labels } of objects)
+      if (labels.threadKey === key && labels.sandboxId !== sandboxId && labels.generation < generation)
+        await this.#askAsActor(sandboxId, term, "end a leftover", (signal) => backend.destroy(ref, signal));
   }
 
   /**

@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { stageProblem } from "../stage/stage.ts";
+import { stageProblem } from "../../host/egress/stage/stage.ts";
 import { inNetwork } from "./in-network.ts";
 
 interface Outcome {

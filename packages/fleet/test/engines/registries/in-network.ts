@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect } from "vitest";
-import { asOrdinaryUser, ordinaryNode, seenByOrdinaryUser } from "../../../support/ordinary-user.ts";
+import { asOrdinaryUser, ordinaryNode, seenByOrdinaryUser } from "../../support/ordinary-user.ts";
 import { FILES, INDEX } from "./loopback-registries.ts";
 
 const NETWORK =

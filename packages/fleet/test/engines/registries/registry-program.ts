@@ -6,10 +6,10 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { FleetConfig } from "../../../../src/config/fleet-config.ts";
-import { createAuthority, issueCertificate } from "../../../../src/host/egress/certificates/authority.ts";
-import { openFleet } from "../../../../src/open-fleet.ts";
-import { ATTEMPTS } from "../../../support/attempts.ts";
+import type { FleetConfig } from "../../../src/config/fleet-config.ts";
+import { createAuthority, issueCertificate } from "../../../src/host/egress/certificates/authority.ts";
+import { openFleet } from "../../../src/open-fleet.ts";
+import { ATTEMPTS } from "../../support/attempts.ts";
 import { FILES, INDEX, PASSWORD, PORT, serveRegistries, TOKEN, writeToolConfiguration } from "./loopback-registries.ts";
 
 const { backend, withCredentials, named, commands, attempts, mounts } = JSON.parse(process.argv[2] ?? "{}") as {

@@ -5,9 +5,9 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { createServer } from "node:https";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createAuthority, issueCertificate } from "../../../../src/host/egress/certificates/authority.ts";
-import { openFleet } from "../../../../src/open-fleet.ts";
-import { ATTEMPTS } from "../../../support/attempts.ts";
+import { createAuthority, issueCertificate } from "../../../src/host/egress/certificates/authority.ts";
+import { openFleet } from "../../../src/open-fleet.ts";
+import { ATTEMPTS } from "../../support/attempts.ts";
 import { INDEX, PASSWORD, PORT } from "./loopback-registries.ts";
 
 const { kind, commands, attempts } = JSON.parse(process.argv[2] ?? "{}") as {

@@ -1,7 +1,7 @@
 /** git over https with a bound secret: git's own HTTP backend, the real proxy, a local sandbox that holds no secret. */
 
 import { describe, expect, it } from "vitest";
-import { stageProblem } from "../stage/stage.ts";
+import { stageProblem } from "../../host/egress/stage/stage.ts";
 import { inNetwork } from "./in-network.ts";
 
 interface Outcome {
