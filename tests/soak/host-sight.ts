@@ -62,9 +62,15 @@ const KEPT =
 /** What stays of a purged thread for a week, so that a process that missed its end writes nothing. */
 const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
 
+/**
+ * The store of a user's checkpoints, which outlives sandboxes. Records of a thread go with its purge: `checkpoints` of
+ * the backend suite and `purge` of the checkpoints' own tests look at that.
+ */
+const CHECKPOINTS = /^[\w-]+\/checkpoints(\/.*)?$/;
+
 /** Whether a file below a home stays without sandboxes. */
 export function isKept(file: string): boolean {
-  return KEPT.test(file) || FENCE.test(file);
+  return KEPT.test(file) || FENCE.test(file) || CHECKPOINTS.test(file);
 }
 
 /** The processes between a container and the host. */
