@@ -7,7 +7,7 @@ export {
   gatewayConfigSchema,
   resolveGatewaySettings,
 } from "../config/gateway-settings.ts";
-export type { GatewayAbout } from "./dashboard/dashboard.ts";
+export type { GatewayAbout } from "./dashboard/gateway-about.ts";
 export { ApiKeys, type NewKey } from "./keys/api-keys.ts";
 export { operatorKeyId, operatorKeyPath, readOperatorKey } from "./keys/operator-key.ts";
 export type { GatewayLogger } from "./logger.ts";

@@ -9,7 +9,7 @@ import type { Settings } from "../config/settings.ts";
 import type { Fleet, SharedEntries } from "../fleet.ts";
 import type { StoreSteps } from "../observe/store-steps.ts";
 import type { World } from "../world/world.ts";
-import type { GatewayAbout } from "./dashboard/dashboard.ts";
+import type { GatewayAbout } from "./dashboard/gateway-about.ts";
 import type { GatewayLogger } from "./logger.ts";
 import { type Gateway, startGateway } from "./start-gateway.ts";
 

@@ -1,22 +1,10 @@
 /** The dashboard of a gateway: its sessions, what it knows of the past, and what its starter told it about itself. */
 
-import type { DashboardConfiguration, DashboardDoctor, DashboardOverview } from "@sandlot/contract";
 import type { Fleet } from "../../fleet.ts";
 import type { World } from "../../world/world.ts";
 import { FleetFacts } from "./fleet-facts.ts";
+import type { GatewayAbout } from "./gateway-about.ts";
 import type { DashboardSessions } from "./sessions.ts";
-
-/** What the program that started the gateway knows, and the gateway does not. */
-export interface GatewayAbout {
-  readonly limit: NonNullable<DashboardOverview["limit"]>;
-  readonly pool: Readonly<Record<string, number>>;
-  /** With the origin of every value, and without secrets. */
-  configuration(): Pick<DashboardConfiguration, "file"> & {
-    readonly values: NonNullable<DashboardConfiguration["values"]>;
-  };
-  /** Looks at the machine, the store and the backend. */
-  doctor(): Promise<NonNullable<DashboardDoctor["findings"]>>;
-}
 
 export class Dashboard {
   readonly sessions: DashboardSessions;

@@ -1,0 +1,15 @@
+/** A published type, so its file reaches no declaration of an optional package. */
+
+import type { DashboardConfiguration, DashboardDoctor, DashboardOverview } from "@sandlot/contract";
+
+/** What the program that started the gateway knows, and the gateway does not. */
+export interface GatewayAbout {
+  readonly limit: NonNullable<DashboardOverview["limit"]>;
+  readonly pool: Readonly<Record<string, number>>;
+  /** With the origin of every value, and without secrets. */
+  configuration(): Pick<DashboardConfiguration, "file"> & {
+    readonly values: NonNullable<DashboardConfiguration["values"]>;
+  };
+  /** Looks at the machine, the store and the backend. */
+  doctor(): Promise<NonNullable<DashboardDoctor["findings"]>>;
+}
