@@ -125,7 +125,7 @@ export class ClientCheckpoints {
     archive: Blob | Uint8Array | ReadableStream<Uint8Array>,
     { signal }: Abortable = {},
   ): Promise<SeededThreadReply> {
-    const headers = { "content-type": "application/x-tar" };
+    const headers = { "content-type": "application/octet-stream" };
     const path = pathOf(thread, "archive");
     return this.#transport.json(seededThreadSchema, { method: "PUT", path, body: archive, headers, signal });
   }

@@ -79,7 +79,7 @@ describe("checkpoints over HTTP", () => {
     const { checkpoint } = await client.checkpoints.take("out");
     const pieces: Uint8Array[] = [];
     for await (const piece of client.checkpoints.export("out", checkpoint.id)) pieces.push(piece);
-    expect(await client.checkpoints.seed("in", Buffer.concat(pieces))).toMatchObject({ fileCount: 1, skipped: [] });
+    expect(await client.checkpoints.seed("in", Buffer.concat(pieces))).toMatchObject({ fileCount: 2, skipped: [] });
     expect(await run("in", "cat link")).toBe("one\n");
     expect(await codeOf(client.checkpoints.seed("in", Buffer.concat(pieces)))).toBe("thread_exists");
     await client.checkpoints.remove("out", checkpoint.id);

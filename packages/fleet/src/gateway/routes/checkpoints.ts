@@ -124,7 +124,8 @@ function readingRoutes(app: GatewayApp, { fleet }: GatewayContext): void {
       const key = threadOf(request);
       const { id } = await checkpoints.find(key, request.params.checkpoint);
       const content = checkpoints.export(key, id, { signal: goneSignal(reply) });
-      reply.header("content-type", "application/x-tar");
+      // Generators of clients know no other type of bytes.
+      reply.header("content-type", "application/octet-stream");
       reply.header("content-disposition", `attachment; filename="${key.thread}-${id}.tar"`);
       return reply.send(await streamed(content, async () => undefined));
     },
