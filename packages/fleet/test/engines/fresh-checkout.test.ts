@@ -15,7 +15,7 @@ const run = promisify(execFile);
 /** A real install on a busy machine. */
 const INSTALL_MS = 280_000;
 /** The served packages may grow to this. Node itself is 189 MB of it; the dashboard's pages are built from 50 packages. */
-const SERVED_MAX = { packages: 200, megabytes: 340 };
+const SERVED_MAX = { packages: 200, megabytes: 380 };
 
 it("installs and builds what npm start serves, and nothing of the tests", { timeout: INSTALL_MS }, async () => {
   const checkout = freshCheckout();
