@@ -76,7 +76,8 @@ test("pages and modules come through, and a change reaches the page without a re
   const url = await link();
   const cookie = await previewCookie(gateway.previewUrl, url);
   const get = async (path: string) => requestPreview(gateway.previewUrl, new URL(path, url), { cookie });
-  expect((await get("/")).body).toContain("/@vite/client");
+  // Vite first tries whether it may listen on the port, and lets go of it again.
+  await expect.poll(async () => (await get("/")).body, { timeout: 60_000 }).toContain("/@vite/client");
   expect((await get("/main.js")).body).toContain('"hello"');
   const client = (await get("/@vite/client")).body;
   const token = /wsToken = "([^"]+)"/.exec(client)?.[1] ?? "";
