@@ -74,4 +74,6 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [18063, "a failover lost the stop of a blank that its actor then destroyed"],
   [19414, "a failover brought back the epoch in which an engine was reached"],
   [30026, "a blank was bound after the purge on another engine, never leased, and adopted after the next loss"],
+  [189, "a restore changed a workspace under a sandbox whose create was given up and landed later"],
+  [2917, "a late answer to a caller that had left was taken for its user's turn"],
 ];

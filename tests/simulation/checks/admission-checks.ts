@@ -161,7 +161,8 @@ export class AdmissionChecks {
     else {
       turns.splice(turns.indexOf(turn), 1);
       turns.push(turn);
-      turn.certain = true;
+      // The answer to a caller that may have left is no turn of the queue: then the user may have kept its place.
+      turn.certain = !tried.doubtful;
       this.#leave(step.by, turn.user, (ticket) => ticket === tried);
     }
   }
