@@ -3,7 +3,6 @@
  *
  *   npm run sim:mutants -- --only stop-ignores-holders,bury-ignores-the-beat
  *
- * `--sample N` tries N mutants, evenly spread, in a part of the seeds, to check that planting and finding still work.
  * `--unchanged N` runs the sources without a mutant over N seeds, after `npm run sim` has covered more.
  *
  * It fails when a mutant survives, when one can no longer be planted, when a rule has no mutant, or when the sources
@@ -32,7 +31,6 @@ interface Verdict {
 const { values } = parseArgs({
   options: {
     only: { type: "string" },
-    sample: { type: "string" },
     runs: { type: "string", default: String(RUNS) },
     unchanged: { type: "string" },
     jobs: { type: "string", default: "2" },
@@ -45,7 +43,7 @@ async function main(): Promise<number> {
   const only = values.only?.split(",");
   const all = loadMutants();
   const covered = new Set(all.map(({ rule }) => rule));
-  const mutants = sampled(all.filter(({ name }) => only === undefined || only.includes(name)));
+  const mutants = all.filter(({ name }) => only === undefined || only.includes(name));
   const uncovered = Array.from({ length: RULES }, (_, index) => index + 1).filter((rule) => !covered.has(rule));
   // Also the mutants that are not tried: a mutant whose text has moved proves nothing.
   const lost = all.filter(({ file, find }) => readFileSync(join(ROOT, file), "utf8").split(find).length !== 2);
@@ -63,13 +61,6 @@ async function main(): Promise<number> {
   } finally {
     for (const bench of benches) bench[Symbol.dispose]();
   }
-}
-
-/** Evenly over the alphabet. */
-function sampled(mutants: readonly Mutant[]): readonly Mutant[] {
-  const count = values.sample === undefined ? mutants.length : Math.min(Number(values.sample), mutants.length);
-  const step = mutants.length / Math.max(1, count);
-  return Array.from({ length: count }, (_, index) => mutants[Math.floor(index * step)] as Mutant);
 }
 
 async function passesUnchanged(bench: Workbench): Promise<boolean> {
