@@ -89,6 +89,9 @@ export class DaemonAgent extends Agent {
 
   override createConnection(options: ClientRequestArgs & { readonly daemon?: DaemonAddress }): Duplex {
     if (options.daemon === undefined) throw new Error("a request to a daemon without its address");
-    return dial(options.daemon, this.#timer);
+    const socket = dial(options.daemon, this.#timer);
+    // A request that ends takes its listeners with it; the daemon may reset the connection after that.
+    socket.on("error", () => {});
+    return socket;
   }
 }

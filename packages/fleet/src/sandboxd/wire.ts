@@ -141,7 +141,11 @@ export class Wire {
       const headers = { ...this.#where.headers, connection: "Upgrade", upgrade: TUNNEL_PROTOCOL };
       const target = { path: path + search(query), headers };
       const { agent: _, ...where } = this.#where;
-      const createConnection = () => dial(this.target.address, this.#pool.timer);
+      const createConnection = () => {
+        const socket = dial(this.target.address, this.#pool.timer);
+        socket.on("error", () => {});
+        return socket;
+      };
       const outgoing = request({ ...where, createConnection, method: "GET", ...target });
       const settled = this.#bound(outgoing, STREAM_LIMITS.upgradeMs, signal, reject);
       outgoing.once("upgrade", (_response, socket, head) => {
