@@ -69,6 +69,8 @@ export class LeaseExpiry {
   async expire(): Promise<void> {
     const { world, store, membership } = this.#parts;
     if (!membership.mayJudge()) return;
+    // A row that is written during the read is not missing in it.
+    const settled = new Set(this.#remoteLeases().filter((lease) => !lease.isGranting()));
     const rows = rowsOf(await store.list({ leased: true }));
     const now = world.monotonicMs();
     const beats = rows.map((row) => [row.leaseId, beatOf(row)] as const);
@@ -82,7 +84,7 @@ export class LeaseExpiry {
       else if (!membership.mayJudge()) return;
       else if (await store.expireLease(leaseId, row)) present.delete(leaseId);
     }
-    await this.#noticeExpired(present);
+    await this.#noticeExpired(present, settled);
   }
 
   #wait(leaseId: LeaseId, until: number): void {
@@ -108,6 +110,10 @@ export class LeaseExpiry {
     else this.#parts.poke();
   }
 
+  #remoteLeases(): readonly LeaseHandle[] {
+    return [...this.#parts.leases.all()].filter(({ ttlMs }) => ttlMs !== null);
+  }
+
   /** A row that went with its sandbox is no expiry: the loss of the sandbox is reported elsewhere. */
   async #hasNoRow({ id, slot }: LeaseHandle): Promise<boolean> {
     const record = await this.#parts.store.get(slot.sandboxId);
@@ -118,12 +124,14 @@ export class LeaseExpiry {
    * Ends leases of ours whose row is gone, and abandoned ones that have no row. A row that is present means that some
    * instance renews the lease, also while its sandbox is lost to us.
    */
-  async #noticeExpired(present: ReadonlyMap<LeaseId, Generation>): Promise<void> {
+  async #noticeExpired(present: ReadonlyMap<LeaseId, Generation>, settled: ReadonlySet<LeaseHandle>): Promise<void> {
     const { world, leases, membership, parkIfUnused } = this.#parts;
-    const remote = [...leases.all()].filter(({ ttlMs }) => ttlMs !== null);
+    const remote = this.#remoteLeases();
     // The grant took effect, but its response was lost.
     for (const lease of remote) if (present.get(lease.id) === lease.generation) lease.sawRow();
-    const missing = remote.flatMap(({ id }) => (present.has(id) ? [] : [[id, true] as const]));
+    const missing = remote.flatMap((lease) =>
+      present.has(lease.id) || !settled.has(lease) ? [] : [[lease.id, true] as const],
+    );
     const missingFor = this.#missing.observe(missing, world.monotonicMs(), membership.sightSince());
     for (const lease of remote) {
       const ttlMs = lease.ttlMs ?? 0;
