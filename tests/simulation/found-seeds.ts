@@ -76,4 +76,9 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [30026, "a blank was bound after the purge on another engine, never leased, and adopted after the next loss"],
   [189, "a restore changed a workspace under a sandbox whose create was given up and landed later"],
   [2917, "a late answer to a caller that had left was taken for its user's turn"],
+  [3294, "a sandbox was idle since its dead holder's last beat, although another holder had left it after that"],
+  [8187, "the same sandbox went after one that had been parked later"],
+  [4779, "a failover lost the last use of a parked sandbox, and no instance knew"],
+  [9451, "a caller was refused by a clock of before the store's was set, while its machine slept"],
+  [10575, "a lease that was granted during a read of the rows counted as missing since then"],
 ];

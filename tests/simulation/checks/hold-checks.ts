@@ -16,6 +16,8 @@ export class HoldChecks {
   readonly #findings: Findings;
   /** When each parked sandbox was truly parked. */
   readonly #parkedSince = new Map<SandboxId, number>();
+  /** When a holder that left others behind was gone. */
+  readonly #leftSince = new Map<SandboxId, number>();
   /** The holds that the present epoch has given or had back, by holder, sandbox and generation. */
   readonly #given = new Set<string>();
 
@@ -50,6 +52,7 @@ export class HoldChecks {
 
   emptied(): void {
     this.#parkedSince.clear();
+    this.#leftSince.clear();
     this.#given.clear();
     for (const held of this.#truth.leases) held.interrupted = true;
     // Only the store has a remote lease; its holders may or may not restore it.
@@ -160,16 +163,18 @@ export class HoldChecks {
   #checkParking(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
     const { now } = this.#truth;
     const { sandboxId } = after;
-    const isParked = after.state === "ready" && !hasHolder(after);
-    if (!isParked) {
-      if (after.state === "ready") this.#parkedSince.delete(sandboxId);
+    if (after.state !== "ready") return;
+    const wasHeld = before?.state === "ready" && hasHolder(before);
+    const buried = step.method === "endDeadSession" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
+    if (!wasHeld) this.#leftSince.delete(sandboxId);
+    const leftAt = Math.max(buried?.heardAt ?? now, this.#leftSince.get(sandboxId) ?? Number.NEGATIVE_INFINITY);
+    if (hasHolder(after)) {
+      this.#parkedSince.delete(sandboxId);
+      this.#truth.parkedAtKept.delete(sandboxId);
+      if (wasHeld && holderCount(after) < holderCount(before)) this.#leftSince.set(sandboxId, leftAt);
       return;
     }
-    if (before === null || before.state !== "ready" || hasHolder(before)) {
-      const buried =
-        step.method === "endDeadSession" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
-      this.#parkedSince.set(sandboxId, buried === undefined ? now : buried.heardAt);
-    }
+    if (before === null || before.state !== "ready" || wasHeld) this.#parkedSince.set(sandboxId, leftAt);
     const since = this.#parkedSince.get(sandboxId);
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
@@ -186,5 +191,9 @@ export class HoldChecks {
 }
 
 export function hasHolder(record: SandboxRecord): boolean {
-  return Object.keys(record.holders).length > 0 || Object.keys(record.leases).length > 0;
+  return holderCount(record) > 0;
+}
+
+function holderCount({ holders, leases }: SandboxRecord): number {
+  return Object.keys(holders).length + Object.keys(leases).length;
 }

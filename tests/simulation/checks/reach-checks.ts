@@ -135,11 +135,13 @@ export class ReachChecks {
     const onceMs = AWAITED_LIFETIMES * settings.sessionLifetimeMs * (1 + DRIFT_MARGIN) + this.#truth.clockLagMs;
     const { isClockSteady, storeClockSetAt } = this.#truth;
     const awaitedMs = isClockSteady ? onceMs : 2 * onceMs;
+    // An instance that has not heard from the store since then still reckons with the former clock.
+    const knowsClock = instance.beatConfirmedSentAt >= storeClockSetAt;
     const awaitedSince = (engine: string) => Math.max(firstReachedAt.get(engine) ?? at, storeClockSetAt);
     const wasRecovered = (engine: string) =>
       (recoveredAt.get(engine) ?? Number.POSITIVE_INFINITY) < at ||
       (home === null && engine !== instance.engine && this.#truth.awakeMs(awaitedSince(engine), at) > awaitedMs) ||
-      (home === null && engine !== instance.engine && this.#awayFromFirstMs(engine, at) > onceMs);
+      (home === null && engine !== instance.engine && knowsClock && this.#awayFromFirstMs(engine, at) > onceMs);
     const home = owner === null || isNameless(owner) ? instance.engine : (homes.get(owner)?.engine ?? null);
     const isHomeNew = owner !== null && (homes.get(owner)?.at ?? 0) >= at;
     const lately = [...reach].flatMap(([engine, { lostAt }]) => (lostAt >= at ? [engine] : []));

@@ -178,6 +178,8 @@ export class Truth {
   recoveringSince = 0;
   /** When the store last lost its last writes: what an instance was told before may have been of another epoch. */
   rewoundAt = Number.NEGATIVE_INFINITY;
+  /** Parked sandboxes whose last use was lost with the last writes, and since when the store has them parked. */
+  readonly parkedAtKept = new Map<SandboxId, number>();
   /** When the store was last emptied. */
   emptiedAt = Number.NEGATIVE_INFINITY;
 

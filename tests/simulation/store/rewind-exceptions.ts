@@ -14,6 +14,7 @@
  *   settled there: from then on everything acknowledged is promised again (`checks/lost-homes.ts`).
  * - A peer whose last beats were lost is as silent as the store says: whoever has seen the beat that is left for a
  *   lifetime ends its session. This ends with the next beat.
+ * - A sandbox whose last use was lost is parked since the use before it, and may end as idle for that. This ends with the next hold.
  *
  * Every use is counted by invariant and clause.
  */
@@ -24,7 +25,7 @@ import { ownerOf, type Truth } from "../checks/truth.ts";
 import { DRIFT_MARGIN } from "../process/host.ts";
 
 /** Why a broken invariant is no violation. */
-export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "home lost" | "beats lost";
+export type Clause = "in the window" | "until recovered" | "loss unnoticed" | "home lost" | "beats lost" | "use lost";
 
 /** Exclusivity: the acts of two instances that each have a right which the store gave, and lost. */
 const EXCLUSIVITY: ReadonlySet<Invariant> = new Set<Invariant>([
@@ -102,6 +103,7 @@ export class RewindExceptions {
   /** `null`: the promise has no exception for this. */
   clauseFor(invariant: Invariant, detail: string): Clause | null {
     if (invariant === "bury-only-the-silent" && this.#isSilent(detail)) return "beats lost";
+    if (invariant === "idle-only-after-timeout" && this.#isIdle(detail)) return "use lost";
     const { homes, lostHomes } = this.#truth;
     const owners = [...this.#affected.keys()].filter((name) => isNamed(detail, name));
     if (BEGUN_ELSEWHERE.has(invariant))
@@ -132,6 +134,13 @@ export class RewindExceptions {
       ({ name, beatKeptAt }) =>
         beatKeptAt !== null && isNamed(detail, `buried ${name}`) && now - beatKeptAt >= lifetimeMs,
     );
+  }
+
+  /** By the time that the store is left with. */
+  #isIdle(detail: string): boolean {
+    const { parkedAtKept, settings } = this.#truth;
+    const timeoutMs = settings.idleTimeoutMs * (1 - DRIFT_MARGIN);
+    return [...parkedAtKept].some(([id, at]) => isNamed(detail, id) && this.#truth.awakeMs(at) >= timeoutMs);
   }
 
   #clauseOfName(name: string): Clause | null {

@@ -9,7 +9,7 @@
  */
 
 import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import type { SandboxRecord, Tombstone } from "../../../packages/fleet/src/store/record.ts";
+import { isHeld, type SandboxRecord, type Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { MemoryRows } from "../../../packages/fleet/src/store/rows/memory-rows.ts";
 import type { BeatBody, HomeBody, SessionBody } from "../../../packages/fleet/src/store/rows/row-body.ts";
 import {
@@ -127,7 +127,8 @@ export class SimRows {
     const before = new Set(tables.records().map(({ sandboxId }) => sandboxId));
     const names = [...this.#knowers.keys()].map(({ name }) => name);
     trace.add("store", "rewound", () => `by ${ms} ms: ${lost.length} lost, known to ${names.join()}`);
-    for (const record of tables.records()) if (this.#isLost(record)) this.#exceptions.affect(record);
+    const changed = tables.records().filter((record) => this.#isLost(record));
+    for (const record of changed) this.#exceptions.affect(record);
     const reached = truth.reachable();
     tables.replace((rows) => {
       for (const { key, body } of this.rows.existing()) if (body !== null) this.#apply(rows, key, body);
@@ -135,6 +136,7 @@ export class SimRows {
     // Records that are back: their end was lost.
     for (const record of tables.records()) if (!before.has(record.sandboxId)) this.#exceptions.affect(record);
     this.#noteSessions(reached);
+    this.#noteParked(changed.map(({ sandboxId }) => sandboxId));
     // Nothing but the lost rows told where these threads live.
     for (const [owner, { engine, isSettled }] of [...truth.homes]) {
       const [user, thread] = splitOwner(owner);
@@ -169,6 +171,16 @@ export class SimRows {
       const peer = truth.instances.get(instance);
       const keptAt = peer?.beatsLanded.get(beat);
       if (peer !== undefined && keptAt !== undefined && keptAt < peer.beatLandedAt) peer.beatKeptAt = keptAt;
+    }
+  }
+
+  /** What the store now says of sandboxes whose last holds were lost with the commits. */
+  #noteParked(changed: readonly SandboxId[]): void {
+    const { tables, truth } = this.#parts;
+    for (const id of changed) {
+      const record = tables.record(id);
+      if (record?.state !== "ready" || isHeld(record) || record.parkedAt === null) continue;
+      truth.parkedAtKept.set(id, truth.fromStoreClock(record.parkedAt));
     }
   }
 

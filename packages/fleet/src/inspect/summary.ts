@@ -5,7 +5,8 @@ import { isBlank, isHeld, type SandboxRecord } from "../store/record.ts";
 
 export function summarize(record: SandboxRecord): SandboxSummary {
   const { sandboxId, user, thread, generation, blueprint, backend, engine, holders, leases } = record;
-  const { createdAt, parkedAt } = record;
+  const { createdAt } = record;
+  const parkedAt = isHeld(record) ? null : record.parkedAt;
   return {
     ...{ sandboxId, user, thread, generation, blueprint, backend, createdAt, parkedAt },
     ...(engine === "" ? {} : { engine }),

@@ -97,7 +97,10 @@ export interface ReadyRecord extends AnyRecord {
   readonly arrival: Arrival | null;
   /** After a bind: the daemon's former credentials, until it has received its new generation and token. */
   readonly boundFrom: Credentials | null;
-  /** When the last holder left; for a dead holder, its last sign of life. `null` while held. */
+  /**
+   * When a holder left last; for a dead holder, its last sign of life. `null` while none has left. Only without holders is the
+   * sandbox parked since then. While others stay it is kept for the case that the last of them turns out to be long dead.
+   */
   readonly parkedAt: number | null;
   readonly purge: false;
   readonly reason: null;

@@ -29,7 +29,7 @@ import type {
 } from "../store.ts";
 import type { Tables } from "../tables.ts";
 import { enginesOf, mayLiveOn, reaches, refuseElsewhere, refuseWhileRecovering, settle } from "./engines.ts";
-import { change, dropHold, hasSession, insert, move, refuseIfFull } from "./rows.ts";
+import { change, dropHold, hasSession, insert, move, parkedAtOfHeld, refuseIfFull } from "./rows.ts";
 
 /** Which instances may make or take something new. Without a thread it is new, or held already. */
 function refuseIfShut(
@@ -159,7 +159,7 @@ export function addHold(tables: Tables, record: ReadyRecord, request: HoldReques
   const since = before?.since ?? tables.now();
   return change(tables, record, {
     holders: { ...record.holders, [instance]: { generation, seq, since } },
-    parkedAt: null,
+    parkedAt: parkedAtOfHeld(record),
   });
 }
 

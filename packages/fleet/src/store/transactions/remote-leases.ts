@@ -7,7 +7,7 @@ import type { LeaseId } from "@sandlot/contract";
 import type { ReadyRecord, RemoteLease } from "../record.ts";
 import type { GrantLeaseRequest, LeaseSeen, RemoteLeaseView } from "../store.ts";
 import type { Tables } from "../tables.ts";
-import { change, parkingOf } from "./rows.ts";
+import { change, parkedAtOfHeld } from "./rows.ts";
 
 export function grantLease(tables: Tables, request: GrantLeaseRequest): boolean {
   const record = tables.record(request.sandboxId);
@@ -17,7 +17,7 @@ export function grantLease(tables: Tables, request: GrantLeaseRequest): boolean 
   if (granted !== null) return granted.record.sandboxId === request.sandboxId;
   const { leaseId, generation, purpose, holder, ttlMs } = request;
   const lease: RemoteLease = { generation, purpose, holder, ttlMs, acquiredAt: tables.now(), beat: 1 };
-  change(tables, record, { leases: { ...record.leases, [leaseId]: lease }, parkedAt: null });
+  change(tables, record, { leases: { ...record.leases, [leaseId]: lease }, parkedAt: parkedAtOfHeld(record) });
   return true;
 }
 
@@ -54,6 +54,5 @@ export function expireLease(tables: Tables, leaseId: LeaseId, seen: LeaseSeen): 
 
 function dropLease(tables: Tables, record: ReadyRecord, leaseId: LeaseId): ReadyRecord {
   const { [leaseId]: _, ...leases } = record.leases;
-  const { holders } = record;
-  return change(tables, record, { leases, ...parkingOf({ holders, leases }, tables.now()) });
+  return change(tables, record, { leases, parkedAt: tables.now() });
 }

@@ -52,7 +52,7 @@ function requireMove(from: State | "absent", to: State | "absent"): void {
 }
 
 /**
- * Removes a hold. After the last one the sandbox is parked, as of `parkedAt`. Unless its holder says what it has
+ * Removes a hold, which ended at `leftAt`. After the last one the sandbox is parked. Unless its holder says what it has
  * `left`, the sandbox counts as used, and the next caller does not get it as new. Whether its daemon knows its binding
  * is then unknown.
  */
@@ -60,17 +60,16 @@ export function dropHold(
   tables: Tables,
   record: ReadyRecord,
   instance: InstanceId,
-  parkedAt: number,
+  leftAt: number,
   left: Partial<Pick<ReadyRecord, "arrival" | "boundFrom">> = { arrival: null },
 ): ReadyRecord {
   const { [instance]: _, ...holders } = record.holders;
-  const { leases } = record;
-  return change(tables, record, { holders, ...left, ...parkingOf({ holders, leases }, parkedAt) });
+  return change(tables, record, { holders, ...left, parkedAt: leftAt });
 }
 
-/** The changes besides the holders when some of them left. */
-export function parkingOf(left: Pick<ReadyRecord, "holders" | "leases">, parkedAt: number): { parkedAt?: number } {
-  return isHeld(left) ? {} : { parkedAt };
+/** For a record that is held once more: what is known of holders that left while others stayed. */
+export function parkedAtOfHeld(before: ReadyRecord): number | null {
+  return isHeld(before) ? before.parkedAt : null;
 }
 
 export function hasSession(tables: Tables, instance: InstanceId): boolean {

@@ -82,8 +82,9 @@ export function leave(tables: Tables, instance: InstanceId): void {
 /** The session and its holds go together, so that a holder always has a session. */
 export function endSession(tables: Tables, instance: InstanceId, lastHeard: number): void {
   for (const record of tables.recordsHeldBy(instance)) {
-    // Parked since = the later of the record's time and the last sign of life of its holder.
-    dropHold(tables, record, instance, Math.max(record.parkedAt ?? 0, lastHeard));
+    // A dead holder may have been silent for long before another holder left. A clock that was set back may have made
+    // that time one that is still to come.
+    dropHold(tables, record, instance, Math.min(Math.max(record.parkedAt ?? 0, lastHeard), tables.now()));
   }
   tables.deleteSession(instance);
 }

@@ -215,7 +215,27 @@ export const sessionCases: readonly StoreCase[] = [
       await stage.endDeadSession(a);
       const now = await stage.now(record.sandboxId);
       stage.expect(Object.keys(now.holders)).toEqual(["b"]);
-      stage.expect(now.parkedAt).toBe(null);
+    },
+  },
+  {
+    name: "a sandbox whose last holder was dead is parked since a later one left",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const b = await stage.join("b");
+      const { sandboxId, generation, ...record } = await stage.ready(a, "t", 1);
+      const heard = (await store.sessions()).find(({ instance }) => instance === a)?.lastBeatAt ?? Number.NaN;
+      // Until the store's clock has gone on by a millisecond.
+      let left: number | null = null;
+      for (let seq = 1; (left ?? 0) <= heard && seq < 200_000; seq++) {
+        await stage.hold({ ...record, sandboxId, generation }, b, seq);
+        left = (await store.unhold({ sandboxId, generation, instance: b, seq, used: true }))?.parkedAt ?? null;
+      }
+      await stage.endDeadSession(a);
+      const now = await stage.now(sandboxId);
+      expect(now.holders).toEqual({});
+      expect(now.parkedAt).toBe(left);
+      expect(now.parkedAt).toBeGreaterThan(heard);
     },
   },
   {
