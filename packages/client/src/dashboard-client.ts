@@ -15,6 +15,7 @@ import {
   dashboardOverviewSchema,
   dashboardSessionSchema,
   GATEWAY_HEADERS,
+  leaseSchema,
 } from "@sandlot/contract";
 import { Transport, type TransportOptions } from "./wire/transport.ts";
 
@@ -52,6 +53,14 @@ export class DashboardClient {
   /** A link that opens the dashboard once, with the rights of this client's key. `path` is below the gateway's URL. */
   createLink(): Promise<DashboardLink> {
     return this.#transport.json(dashboardLinkSchema, { method: "POST", path: "/v1/dashboard/links" });
+  }
+
+  /** Holds the thread's sandbox for this long, also after this client is gone. Nothing renews or releases the lease. */
+  extend({ user, thread, ttlMs }: { readonly user: string; readonly thread: string; readonly ttlMs: number }) {
+    return this.#transport.json(leaseSchema, {
+      ...{ method: "POST", path: `/v1/threads/${encodeURIComponent(thread)}/leases` },
+      ...{ json: { purpose: "dashboard: kept", ttlMs }, headers: { [GATEWAY_HEADERS.user]: user } },
+    });
   }
 
   /** The fleet's gateways, and what happened at this one. For operators. */

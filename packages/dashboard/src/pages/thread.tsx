@@ -9,6 +9,7 @@ import { useLive } from "../live.tsx";
 import { Confirm, type Question } from "../parts/confirm.tsx";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { StateBadge } from "../parts/state-badge.tsx";
+import { actionsOf, isDangerous, questionOf, type ThreadAction } from "../parts/thread-actions.ts";
 import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
 import { FilesPanel } from "../thread/files-panel.tsx";
@@ -33,17 +34,13 @@ export function ThreadPage() {
   const show = (search: { tab?: string; path?: string }) =>
     void navigate({ to: "/threads/$user/$thread", params: { user, thread }, search, replace: true });
 
-  const ask = (kind: "stop" | "reset" | "purge") => {
-    const { title, text, button } = texts.actions[kind];
+  const ask = (action: ThreadAction) => {
+    const question = questionOf(action, client, user, thread);
     const act = async (force: boolean) => {
-      if (kind === "stop") await client.stopThread(thread, { force });
-      else if (kind === "reset") await client.resetHome(thread, { force });
-      else {
-        await client.deleteThread(thread, { force });
-        await navigate({ to: "/threads" });
-      }
+      await question.act(force);
+      if (action === "purge") await navigate({ to: "/threads" });
     };
-    setQuestion({ title: title(thread), text, button, mayBeInUse: true, act });
+    setQuestion({ ...question, act });
   };
   const start = async () => {
     setStarting("busy");
@@ -66,21 +63,17 @@ export function ThreadPage() {
         </h1>
         <StateBadge state={sandbox?.state ?? "none"} />
         <div className="push">
-          {summary.data !== null && (
-            <>
-              {sandbox !== null && (
-                <button type="button" onClick={() => ask("stop")}>
-                  {texts.actions.stop.button}
-                </button>
-              )}
-              <button type="button" onClick={() => ask("reset")}>
-                {texts.actions.reset.button}
+          {summary.data !== null &&
+            actionsOf(sandbox !== null).map((action) => (
+              <button
+                key={action}
+                type="button"
+                className={isDangerous(action) ? "danger" : ""}
+                onClick={() => ask(action)}
+              >
+                {texts.actions[action].button}
               </button>
-              <button type="button" className="danger" onClick={() => ask("purge")}>
-                {texts.actions.purge.button}
-              </button>
-            </>
-          )}
+            ))}
         </div>
       </div>
       {lost !== null && <Notice kind="bad">{t.lost(short(lost))}</Notice>}

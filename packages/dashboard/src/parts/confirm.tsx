@@ -12,6 +12,8 @@ export interface Question {
   readonly button: string;
   /** Whether leases may stand in the way. */
   readonly mayBeInUse?: boolean;
+  /** Nothing is lost by it. */
+  readonly isHarmless?: boolean;
   act(force: boolean): Promise<unknown>;
 }
 
@@ -61,7 +63,12 @@ function Asked({ question, onDone }: { readonly question: Question; onDone(happe
         <AlertDialog.Cancel asChild>
           <button type="button">{texts.cancel}</button>
         </AlertDialog.Cancel>
-        <button type="button" className="danger main" disabled={isBusy} onClick={() => void act()}>
+        <button
+          type="button"
+          className={question.isHarmless === true ? "main" : "danger main"}
+          disabled={isBusy}
+          onClick={() => void act()}
+        >
           {question.button}
         </button>
       </div>
