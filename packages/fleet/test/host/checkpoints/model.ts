@@ -6,9 +6,12 @@
 import { createHash } from "node:crypto";
 import {
   chmodSync,
+  closeSync,
+  constants,
   linkSync,
   lstatSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   readlinkSync,
@@ -31,14 +34,19 @@ import { verify } from "../../../src/host/checkpoints/restore/check.ts";
 import { restore } from "../../../src/host/checkpoints/restore/restore.ts";
 import { seed as seedThread } from "../../../src/host/checkpoints/seed/seed.ts";
 import { take } from "../../../src/host/checkpoints/take/take.ts";
+import { unlessMissing } from "../../../src/world/disk-trouble.ts";
 import { contextAt } from "./context.ts";
 
-const USER = "u1" as UserId;
+const USERS: readonly UserId[] = ["u1" as UserId, "u2" as UserId];
 const STEPS = 14;
 const NAMES = ["a", "b", "c", "d", "\xff\xfe", "é"];
+/** A file of the host, beside all homes, that links in workspaces lead to. */
+const OUTSIDE = "outside";
+const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
 
 interface Thread {
   readonly name: ThreadId;
+  readonly user: UserId;
   /** By id. */
   readonly known: Map<string, string>;
   /** The states that undo and redo go through; `null` when a checkpoint was removed from between them. */
@@ -50,6 +58,7 @@ interface Thread {
 export async function runSequences(root: string, firstSeed: number, count: number, prefix: string): Promise<void> {
   process.umask(0o022);
   const context = contextAt(root);
+  writeFileSync(join(root, OUTSIDE), OUTSIDE);
   for (let seed = firstSeed; seed < firstSeed + count; seed++) {
     try {
       await new Sequence(context, seed, `${prefix}${seed}`).run();
@@ -89,6 +98,7 @@ class Sequence {
       await this.#purge(thread);
     }
     await this.#expectGone();
+    expectEqual(readFileSync(join(this.#context.root, OUTSIDE), "utf8"), OUTSIDE, "a file that links lead to");
   }
 
   async #step(thread: Thread): Promise<void> {
@@ -105,6 +115,36 @@ class Sequence {
     else if (roll < 19) await this.#remove(thread);
     else if (this.#below(2) === 0 && this.#threads.length > 1) await this.#purge(thread);
     else await this.#collect();
+    if (this.#below(3) === 0) await this.#expectClosed(thread);
+  }
+
+  /** Another user finds neither the thread nor its checkpoints. */
+  async #expectClosed(thread: Thread): Promise<void> {
+    const [id = "0".repeat(16)] = this.#one([...thread.known]) ?? [];
+    const user = USERS.find((one) => one !== thread.user) ?? ("u3" as UserId);
+    const stranger = { user, thread: thread.name };
+    expectEqual(
+      String(readRecords(threadPathsOf(this.#context.root, user, thread.name).directory).length),
+      "0",
+      "records",
+    );
+    for (const source of [
+      { kind: "thread", owner: this.#owner(thread) } as const,
+      { kind: "checkpoint", owner: this.#owner(thread), checkpoint: id } as const,
+      { kind: "checkpoint", owner: stranger, checkpoint: id } as const,
+    ]) {
+      const outcome = await seedThread(
+        this.#context,
+        source,
+        { user, thread: `${thread.name}-stolen` as ThreadId },
+        null,
+      ).then(
+        () => "read",
+        (error: unknown) => (isSandlotError(error) ? error.code : String(error)),
+      );
+      const expected = source.owner === stranger ? "checkpoint_not_found" : "thread_not_found";
+      expectEqual(outcome, expected, "a fork by another user");
+    }
   }
 
   async #make(): Promise<Thread> {
@@ -114,9 +154,9 @@ class Sequence {
     return thread;
   }
 
-  #thread(): Thread {
+  #thread(user = this.#one(USERS) ?? ("u1" as UserId)): Thread {
     const name = `${this.#prefix}-${this.#made++}` as ThreadId;
-    const thread: Thread = { name, known: new Map(), line: { states: [], at: -1 }, wasForked: false };
+    const thread: Thread = { name, user, known: new Map(), line: { states: [], at: -1 }, wasForked: false };
     this.#threads.push(thread);
     return thread;
   }
@@ -169,7 +209,7 @@ class Sequence {
   async #fork(thread: Thread): Promise<void> {
     const isNow = this.#below(2) === 0;
     const [id, state] = isNow ? [] : (this.#one([...thread.known]) ?? []);
-    const fork = this.#thread();
+    const fork = this.#thread(thread.user);
     thread.wasForked = true;
     fork.wasForked = true;
     const owner = this.#owner(thread);
@@ -210,13 +250,17 @@ class Sequence {
     expectEqual(JSON.stringify(problems), "[]", "collect");
   }
 
-  /** A collection gives way to takers; one of a few finds the store free. */
+  /**
+   * What was purged is in no user's store. A collection gives way to takers; one of a few finds the store free.
+   */
   async #expectGone(): Promise<void> {
-    const { packs } = storePathsOf(this.#context.root, USER);
     const holds = () =>
-      readdirSync(packs).some((name) => {
-        const bytes = read(join(packs, name));
-        return this.#purged.some((thread) => bytes.includes(secretOf(thread)));
+      USERS.some((user) => {
+        const { packs } = storePathsOf(this.#context.root, user);
+        return (unlessMissing(() => readdirSync(packs)) ?? []).some((name) => {
+          const bytes = read(join(packs, name));
+          return this.#purged.some((thread) => bytes.includes(secretOf(thread)));
+        });
       });
     for (let tries = 0; tries < 50; tries++) {
       await this.#collect();
@@ -238,14 +282,13 @@ class Sequence {
       return Buffer.concat([work, Buffer.from(`/${names.join("/")}`, "latin1")]);
     };
     const edits: (() => void)[] = [
-      () => writeFileSync(path(), String(this.#next())),
-      () => writeFileSync(path(), Buffer.alloc(this.#below(200_000), String(this.#below(10)))),
+      () => write(path(), String(this.#next())),
+      () => write(path(), Buffer.alloc(this.#below(200_000), String(this.#below(10)))),
       () => mkdirSync(path()),
       () => rmSync(path(), { recursive: true, force: true }),
       () => renameSync(path(), path()),
       () => linkSync(path(), path()),
-      // Other edits write through links, with the rights of this process: none leads to a file outside.
-      () => symlinkSync(this.#one(["a", "../b", "/nowhere/at/all", "nowhere"]) ?? "a", path()),
+      () => symlinkSync(this.#one(["a", "../b", join(this.#context.root, OUTSIDE), "nowhere"]) ?? "a", path()),
       () => {
         const target = path();
         if (!lstatSync(target).isSymbolicLink()) chmodSync(target, this.#one([0o755, 0o644, 0o700, 0o400]) ?? 0o644);
@@ -255,16 +298,16 @@ class Sequence {
       this.#one(edits)?.();
     } catch (error) {
       // Most random edits do not fit what is there.
-      if (!(error instanceof Error) || !("code" in error) || !String(error.code).startsWith("E")) throw error;
+      if (!(error instanceof Error) || !("syscall" in error)) throw error;
     }
   }
 
   #records(thread: Thread) {
-    return readRecords(threadPathsOf(this.#context.root, USER, thread.name).directory);
+    return readRecords(threadPathsOf(this.#context.root, thread.user, thread.name).directory);
   }
 
-  #owner({ name }: Thread) {
-    return { user: USER, thread: name };
+  #owner({ name, user }: Thread) {
+    return { user, thread: name };
   }
 
   #spot(thread: Thread): WorkspaceSpot {
@@ -272,8 +315,8 @@ class Sequence {
     return { ...this.#owner(thread), sandboxId: `s${generation}` as SandboxId, generation, place: "home" };
   }
 
-  #home({ name }: Thread): string {
-    return join(this.#context.root, "homes", threadKeyOf(USER, name), "user-data");
+  #home({ name, user }: Thread): string {
+    return join(this.#context.root, "homes", threadKeyOf(user, name), "user-data");
   }
 
   #one<T>(values: readonly T[]): T | undefined {
@@ -297,6 +340,13 @@ class Sequence {
 
 function secretOf({ name }: Thread): string {
   return `the secret of <${name}>`;
+}
+
+/** Never through a link: it could lead to a file of the host. */
+function write(path: Buffer, content: string | Buffer): void {
+  const descriptor = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o644);
+  writeFileSync(descriptor, content);
+  closeSync(descriptor);
 }
 
 function read(path: string): Buffer {
