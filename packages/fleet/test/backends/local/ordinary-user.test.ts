@@ -13,7 +13,7 @@ import { asOrdinaryUser, ORDINARY, ordinaryNode } from "../../support/ordinary-u
 import { isRoot } from "./local-harness.ts";
 
 /** The differences of an account with few rights. */
-const GROUPS = "lifecycle,attaching,workspaces,home,liveness,exec ending,files,ports";
+const GROUPS = "lifecycle,attaching,workspaces,home,checkpoints,liveness,exec ending,files,ports";
 const SUITE = "packages/fleet/test/backends/local/suite.test.ts";
 
 it.skipIf(!isRoot)("an ordinary user's fleet passes the suite", { timeout: 900_000 }, async () => {
