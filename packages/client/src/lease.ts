@@ -88,7 +88,8 @@ export class ClientLease implements AsyncDisposable {
 
   /**
    * What happened to the thread's state since its last use. `kind` is `same` (the previous sandbox goes on), `restored`
-   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace).
+   * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace). With `restored`, `checkpoint`
+   * is the thread's newest one, and says whether files have changed since.
    */
   get recovery(): Recovery {
     return this.#recovery;

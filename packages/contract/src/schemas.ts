@@ -20,6 +20,20 @@ export const userIdSchema = z
   .regex(USER_ID_PATTERN)
   .describe("Whom data and limits belong to: 1 to 128 letters, digits, underscores or hyphens.");
 
+export const recoveredCheckpointSchema = z
+  .object({
+    id: z.string(),
+    label: z.string().nullable(),
+    takenAt: z.number().describe("Milliseconds since 1970."),
+    differs: z
+      .boolean()
+      .nullable()
+      .describe("Whether files have changed since; null: comparing them took too long for an acquire to wait."),
+  })
+  .meta({ id: "RecoveredCheckpoint" });
+
+export type RecoveredCheckpoint = Immutable<z.infer<typeof recoveredCheckpointSchema>>;
+
 export const recoverySchema = z
   .object({
     kind: openEnum(["same", "restored", "empty"]).describe(
@@ -27,6 +41,9 @@ export const recoverySchema = z
     ),
     lost: z.array(z.string()),
     survived: z.array(z.string()),
+    checkpoint: recoveredCheckpointSchema
+      .optional()
+      .describe("The newest checkpoint, where the sandbox is a new one and the thread has any."),
   })
   .meta({ id: "Recovery" });
 

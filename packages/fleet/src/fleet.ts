@@ -155,7 +155,8 @@ export interface Lease extends AsyncDisposable {
   /**
    * What happened to the thread's state since its last use. `kind` is `same` (the same sandbox continues), `restored`
    * (a new sandbox with the old workspace) or `empty` (a new one with an empty workspace). `lost` and `survived` list
-   * the facts to tell a model.
+   * the facts to tell a model. With `restored`, `checkpoint` is the thread's newest one, and says whether files have
+   * changed since.
    */
   readonly recovery: Recovery;
   /** A connection to a listening port of the sandbox. `capability_missing` if the backend has no previews. */

@@ -38,7 +38,7 @@ export function historyOf(ledger: EngineLedger, owner: string): SimHistory {
   return history;
 }
 
-type Served = Pick<Checkpoints, "take" | "find" | "check" | "restore" | "outcome" | "unfinished">;
+type Served = Pick<Checkpoints, "take" | "newest" | "find" | "check" | "restore" | "outcome" | "unfinished">;
 
 export function simCheckpoints(instance: Instance, parts: EngineParts, step: Step): Checkpoints {
   const { ledger, audit, scheduler } = parts;
@@ -67,6 +67,8 @@ export function simCheckpoints(instance: Instance, parts: EngineParts, step: Ste
         history(owner).checkpoints.set(id, new Set(workspace.tokens));
         return { kind: "taken", checkpoint: shown(id) };
       }),
+    // Without a call: what it tells a lease is no part of the protocol.
+    newest: () => Promise.resolve(null),
     find: (owner, id) =>
       step("find", () => {
         find(owner, id);

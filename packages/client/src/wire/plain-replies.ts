@@ -11,6 +11,7 @@ type Check = (value: unknown) => boolean;
 
 const text: Check = (value) => typeof value === "string";
 const number: Check = (value) => Number.isFinite(value);
+const truth: Check = (value) => typeof value === "boolean";
 const integer: Check = (value) => Number.isSafeInteger(value);
 const count: Check = (value) => integer(value) && (value as number) >= 0;
 const texts: Check = (value) => Array.isArray(value) && value.every(text);
@@ -18,6 +19,10 @@ const orNull =
   (check: Check): Check =>
   (value) =>
     value === null || check(value);
+const either =
+  (one: Check, other: Check): Check =>
+  (value) =>
+    one(value) || other(value);
 const oneOf =
   (...names: readonly string[]): Check =>
   (value) =>
@@ -33,6 +38,9 @@ function fields(checks: Readonly<Record<string, Check>>): Check {
   };
 }
 
+const recovery = { kind: oneOf("same", "restored", "empty"), lost: texts, survived: texts };
+const recoveredCheckpoint = fields({ id: text, label: orNull(text), takenAt: number, differs: orNull(truth) });
+
 /** The schema comes as a function: accessing it loads it. */
 function plain<Value>(check: Check, schema: () => Reader<Value>): Reader<Value> {
   return { parse: (data) => (check(data) ? (data as Value) : schema().parse(data)) };
@@ -44,7 +52,7 @@ export const leaseReply = plain(
     sandboxId: text,
     generation: integer,
     expiresAt: number,
-    recovery: fields({ kind: oneOf("same", "restored", "empty"), lost: texts, survived: texts }),
+    recovery: either(fields(recovery), fields({ ...recovery, checkpoint: recoveredCheckpoint })),
   }),
   () => leaseSchema,
 );

@@ -13,6 +13,8 @@ interface Pair {
   readonly sample: Readonly<Record<string, unknown>>;
 }
 
+const NEWEST = { id: "c1", label: null, takenAt: 1.5, differs: true } as const;
+
 const PAIRS: readonly Pair[] = [
   {
     name: "lease",
@@ -24,6 +26,18 @@ const PAIRS: readonly Pair[] = [
       generation: 1,
       expiresAt: 1.5,
       recovery: { kind: "same", lost: ["processes"], survived: [] },
+    },
+  },
+  {
+    name: "lease after a loss",
+    reader: leaseReply,
+    schema: leaseSchema,
+    sample: {
+      leaseId: "l1",
+      sandboxId: "s1",
+      generation: 2,
+      expiresAt: 1.5,
+      recovery: { kind: "restored", lost: [], survived: ["workspace"], checkpoint: NEWEST },
     },
   },
   {
@@ -62,6 +76,9 @@ const OTHER_VALUES: readonly unknown[] = [
   ...[
     { kind: "same", lost: [], survived: [], more: 1 },
     { kind: "same", lost: [1], survived: [] },
+    ...[{ ...NEWEST, label: "l", differs: null }, { ...NEWEST, differs: 1 }, { ...NEWEST, more: 1 }, {}].map(
+      (checkpoint) => ({ kind: "same", lost: [], survived: [], checkpoint }),
+    ),
   ],
 ];
 

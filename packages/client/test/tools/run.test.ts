@@ -115,7 +115,7 @@ describe("a sandbox that dies", () => {
     const next = await tools.call("bash", { command: "cat /mnt/user-data/workspace/kept; ls /tmp" });
     expect(next.isError).toBe(false);
     expect(next.text).toMatch(
-      /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files\. Kept: installed packages, workspace\.\]\n\nkept\n/,
+      /^\[The sandbox was replaced by a new one\. Lost: processes, temporary files\. Kept: installed packages, workspace\. The files are those of checkpoint [0-9a-z-]+\.\]\n\nkept\n/,
     );
     expect(next.text).not.toContain("lost\n");
     expect((await tools.call("bash", { command: "true" })).text).not.toContain("replaced");

@@ -118,6 +118,8 @@ export interface Checkpoints {
   take(owner: WorkspaceOwner, options: TakeOptions): Promise<Taken>;
   /** Newest first. */
   list(owner: WorkspaceOwner): Promise<readonly Checkpoint[]>;
+  /** The head of the thread's history, without reading the others; `null`: the thread has none. */
+  newest(owner: WorkspaceOwner): Promise<Checkpoint | null>;
   /** By id, by an unambiguous prefix of at least 4 characters, or by label. `checkpoint_not_found`. */
   find(owner: WorkspaceOwner, name: string): Promise<Checkpoint>;
   /**

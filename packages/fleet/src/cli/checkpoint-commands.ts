@@ -11,15 +11,12 @@ import type { Long, RestoreWish, TargetCheckpoints } from "./checkpoint-target.t
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
 import { requireThread, type TargetOptions, type ThreadName, type Whose, withTarget } from "./target.ts";
-import { printable, printJson, type Terminal } from "./terminal.ts";
+import { ID_SHOWN, printable, printJson, type Terminal } from "./terminal.ts";
 
 export interface CheckpointCommandOptions extends TargetOptions, Whose {
   readonly thread?: string;
   readonly json: boolean;
 }
-
-/** Enough of an id for a person; `checkpoints` take the beginning of one. */
-const ID_SHOWN = 12;
 
 export async function listCheckpointsCommand(
   terminal: Terminal,

@@ -4,12 +4,19 @@
  */
 
 import { constants } from "node:os";
-import { type ExecResult, type FollowEnd, SANDBOX_LIMITS, type Sandbox } from "@sandlot/contract";
+import {
+  type ExecResult,
+  type FollowEnd,
+  type RecoveredCheckpoint,
+  type Recovery,
+  SANDBOX_LIMITS,
+  type Sandbox,
+} from "@sandlot/contract";
 import { showDuration } from "../world/units.ts";
 import { Interruption } from "./interruption.ts";
 import { withPullProgress } from "./progress.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
-import { EXIT_CODES, printFailure, printJson, type Terminal } from "./terminal.ts";
+import { EXIT_CODES, ID_SHOWN, printable, printFailure, printJson, type Terminal } from "./terminal.ts";
 
 export interface ExecCommandOptions extends TargetOptions {
   /** Absent: a temporary sandbox, removed with its files after the command. */
@@ -35,8 +42,7 @@ export async function execCommand(
     return await withTarget(terminal, options, async (target) => {
       const acquire = () => target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
       await using lease = await withPullProgress(terminal, target, label, acquire);
-      if (lease.recovery.kind !== "same" && lease.recovery.lost.length > 0 && !options.json)
-        terminal.error(`The sandbox was made anew; lost: ${lease.recovery.lost.join(", ")}.\n`);
+      if (!options.json) terminal.error(recoveryInWords(lease.recovery));
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);
     });
   } catch (failure) {
@@ -44,6 +50,19 @@ export async function execCommand(
     printFailure(terminal, failure, options.json);
     return EXIT_CODES.sandlotFailed;
   }
+}
+
+/** Empty where nothing was lost. */
+function recoveryInWords({ kind, lost, checkpoint }: Recovery): string {
+  if (kind === "same" || lost.length === 0) return "";
+  const anew = `The sandbox was made anew; lost: ${lost.join(", ")}.\n`;
+  return checkpoint === undefined ? anew : `${anew}${checkpointInWords(checkpoint)}\n`;
+}
+
+function checkpointInWords({ id, label, differs }: RecoveredCheckpoint): string {
+  const name = `${id.slice(0, ID_SHOWN)}${label === null ? "" : ` (${printable(label)})`}`;
+  if (differs === null) return `The newest checkpoint is ${name}.`;
+  return differs ? `Files have changed since checkpoint ${name}.` : `The files are those of checkpoint ${name}.`;
 }
 
 /** One word is a shell command, several are a program and its arguments. */

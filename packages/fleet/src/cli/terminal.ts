@@ -30,6 +30,9 @@ export interface Terminal {
   readonly environment: Environment;
 }
 
+/** Enough of a checkpoint's id for a person: commands take the beginning of one. */
+export const ID_SHOWN = 12;
+
 /** The exit codes. Part of the interface: scripts rely on them. */
 export const EXIT_CODES = {
   ok: 0,

@@ -71,7 +71,8 @@ describe("checkpoints over HTTP", () => {
     expect(await codeOf(client.checkpoints.restore("held", checkpoint.id))).toBe("sandbox_in_use");
     await client.checkpoints.restore("held", checkpoint.id, { force: true });
     expect((await lease.sandbox.exec("cat file")).stdout).toBe("one\n");
-    expect(lease.recovery.kind).toBe("restored");
+    const [newest] = await client.checkpoints.list("held");
+    expect(lease.recovery).toMatchObject({ kind: "restored", checkpoint: { id: newest?.id, differs: false } });
   });
 
   test("an exported archive begins another thread, and removing one leaves the others", async () => {

@@ -2,10 +2,10 @@
 
 import { SandlotError } from "@sandlot/contract";
 import { describe, expect, test } from "vitest";
-import type { Checkpoints } from "../../src/backend/checkpoints.ts";
 import type { Fleet } from "../../src/fleet.ts";
 import { type Instance, newStage, type Stage } from "../support/stage.ts";
 import { watched } from "../support/virtual-time.ts";
+import { intercepted } from "./intercepted-checkpoints.ts";
 
 const QUIET = { checkpoints: { automatic: false } } as const;
 const T1 = { thread: "t1" } as const;
@@ -15,12 +15,6 @@ async function run(stage: Stage, fleet: Fleet, script: string, thread = "t1"): P
   const { stdout } = await stage.until(lease.sandbox.exec(script));
   await stage.until(lease.release());
   return stdout;
-}
-
-/** Intercepts calls of the backend's checkpoints. */
-function intercepted(instance: Pick<Instance, "backend">, calls: Partial<Checkpoints>): void {
-  const { checkpoints } = instance.backend.proxy;
-  Object.defineProperty(instance.backend.proxy, "checkpoints", { value: { ...checkpoints, ...calls } });
 }
 
 describe("a checkpoint", () => {

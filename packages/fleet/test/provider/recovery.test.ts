@@ -28,7 +28,7 @@ describe("recovery says what a lease got", () => {
   });
 
   test("restored after a crash, and what it names as lost is lost and as survived is there", async () => {
-    const stage = newStage();
+    const stage = newStage({ checkpoints: { automatic: false } });
     const { fleet } = await stage.open();
     await using lease = await fleet.acquire({ thread: "t1" });
     await lease.sandbox.exec(`echo kept > ${WORKSPACE}/kept; echo lost > /tmp/lost; echo installed > ~/program`);
@@ -45,7 +45,10 @@ describe("recovery says what a lease got", () => {
   });
 
   test("restored without installed packages where the home is temporary", async () => {
-    const stage = newStage({ blueprints: { default: { home: "temporary" } } });
+    const stage = newStage({
+      blueprints: { default: { home: "temporary" } },
+      checkpoints: { automatic: false },
+    });
     const { fleet } = await stage.open();
     await using lease = await fleet.acquire({ thread: "t1" });
     await lease.sandbox.exec("echo kept > kept; echo installed > ~/program");

@@ -115,8 +115,9 @@ async function renew(fleet: Fleet, leaseId: string, lease: Lease | null): Promis
   }
 }
 
-function presentOf({ sandbox, generation, recovery: { kind, lost, survived } }: Lease) {
-  return { sandboxId: sandbox.id, generation, recovery: { kind, lost: [...lost], survived: [...survived] } };
+function presentOf({ sandbox, generation, recovery }: Lease) {
+  const { lost, survived, ...rest } = recovery;
+  return { sandboxId: sandbox.id, generation, recovery: { ...rest, lost: [...lost], survived: [...survived] } };
 }
 
 /** Leases given here, and their owners. The oldest are forgotten first. */

@@ -103,6 +103,16 @@ export class DiskCheckpoints implements Checkpoints {
     return records.reverse().map((record) => asCheckpoint(record, head));
   }
 
+  async newest(owner: WorkspaceOwner): Promise<Checkpoint | null> {
+    const { directory } = threadPathsOf(this.#root, owner.user, owner.thread);
+    const names = (await namesIn(directory)).filter(isRecordName).sort();
+    for (const name of names.reverse()) {
+      const record = await readRecord(join(directory, name));
+      if (record !== null) return asCheckpoint(record, record);
+    }
+    return null;
+  }
+
   async find(owner: WorkspaceOwner, name: string): Promise<Checkpoint> {
     const records = await this.#records(owner);
     return asCheckpoint(findRecord(records, owner.thread, name), records.at(-1));
@@ -264,16 +274,8 @@ export class DiskCheckpoints implements Checkpoints {
     const names = (await namesIn(directory)).filter(isRecordName).sort();
     const records: CheckpointRecord[] = [];
     for (let first = 0; first < names.length; first += READS) {
-      const some = names.slice(first, first + READS).map(async (name) => {
-        const path = join(directory, name);
-        const text = await readFile(path, "utf8").catch((error: unknown) => {
-          // Removed since the directory was read.
-          if (isMissing(error)) return null;
-          throw error;
-        });
-        return text === null ? [] : [parseRecord(text, path)];
-      });
-      records.push(...(await Promise.all(some)).flat());
+      const some = names.slice(first, first + READS).map((name) => readRecord(join(directory, name)));
+      records.push(...(await Promise.all(some)).filter((record) => record !== null));
     }
     return records;
   }
@@ -326,6 +328,15 @@ export class DiskCheckpoints implements Checkpoints {
       await file.close();
     }
   }
+}
+
+/** `null`: it was removed since its directory was read. */
+async function readRecord(path: string): Promise<CheckpointRecord | null> {
+  const text = await readFile(path, "utf8").catch((error: unknown) => {
+    if (isMissing(error)) return null;
+    throw error;
+  });
+  return text === null ? null : parseRecord(text, path);
 }
 
 async function namesIn(directory: string): Promise<readonly string[]> {

@@ -29,6 +29,7 @@ import type { Elsewhere, Limits, Refusal, Store, TakeAnswer } from "../../store/
 import { abortable, type UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { userLimit } from "../admission/user-limit.ts";
+import { withNewestCheckpoint } from "../checkpoints/newest-checkpoint.ts";
 import { isUntouched } from "../hold/retention.ts";
 import type { Progress } from "../hold/shared-opens.ts";
 import { kept, Slot } from "../hold/slot.ts";
@@ -37,7 +38,7 @@ import type { Membership, PendingHold } from "../session/membership.ts";
 import { throwIfRefused } from "../session/refusals.ts";
 import { type Retirement, spotOf } from "../stop/retirement.ts";
 import { newToken, type SandboxMaker } from "./maker.ts";
-import { expired, recoveryOf, unreachable } from "./outcomes.ts";
+import { expired, Overtaken, overtaken, recoveryOf, unreachable } from "./outcomes.ts";
 import { UsedSandboxes } from "./used-sandboxes.ts";
 
 export interface OpenerParts {
@@ -318,7 +319,9 @@ export class Opener {
       // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
       const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
-      return { attachment, recovery: recoveryOf(record, this.#used.has(record) ? null : arrival, settings) };
+      const recovery = recoveryOf(record, this.#used.has(record) ? null : arrival, settings);
+      if (recovery.kind !== "restored") return { attachment, recovery };
+      return { attachment, recovery: await withNewestCheckpoint(this.#parts, kept(record), recovery, signal) };
     } catch (error) {
       if (signal.aborted) throw error;
       if (error instanceof Overtaken) return "overtaken";
@@ -386,13 +389,6 @@ export class Opener {
 
 function opened(slot: Slot | LookAgain): Opened {
   return { kind: "slot", slot };
-}
-
-/** A later generation has used the thread's workspace. */
-class Overtaken extends Error {}
-
-function overtaken(error: unknown): never {
-  throw isSandlotError(error, "stale_generation") ? new Overtaken() : error;
 }
 
 function targetOf({ sandboxId, generation, token, ref }: ReadyRecord): Target {

@@ -1,6 +1,13 @@
 /** The outcomes of an opening for its caller: what happened to the thread's state, or why there is no sandbox. */
 
-import { isErrorCode, RESTORED, RESTORED_WITHOUT_HOME, type Recovery, SandlotError } from "@sandlot/contract";
+import {
+  isErrorCode,
+  isSandlotError,
+  RESTORED,
+  RESTORED_WITHOUT_HOME,
+  type Recovery,
+  SandlotError,
+} from "@sandlot/contract";
 import type { Settings } from "../../config/settings.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import type { Arrival, ReadyRecord, SandboxRecord } from "../../store/record.ts";
@@ -36,4 +43,11 @@ export function unreachable({ sandboxId }: SandboxRecord, error: unknown): unkno
 
 export function expired({ sandboxId }: SandboxRecord, { maxLifetimeMs }: Settings): SandlotError {
   return new SandlotError("sandbox_expired", { sandboxId, maxLifetimeMs, retryAfterMs: 1_000 });
+}
+
+/** A later generation has used the thread's workspace. */
+export class Overtaken extends Error {}
+
+export function overtaken(error: unknown): never {
+  throw isSandlotError(error, "stale_generation") ? new Overtaken() : error;
 }

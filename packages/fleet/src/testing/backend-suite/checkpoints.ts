@@ -173,6 +173,8 @@ const CASES: readonly { readonly name: string; run(stage: BackendStage, checkpoi
       const id = idOf(await take(stage, checkpoints, key, { label: "kept" }));
       const other = { ...key, user: stage.newKey().user };
       stage.expect(await checkpoints.list(other)).toEqual([]);
+      stage.expect(await checkpoints.newest(other)).toBe(null);
+      stage.expect(await checkpoints.newest(key)).toEqual((await checkpoints.list(key))[0]);
       for (const name of [id, "kept", id.slice(0, 6)]) {
         stage.expect((await checkpoints.find(key, name)).id).toBe(id);
         await stage.rejects(checkpoints.find(other, name), "checkpoint_not_found");

@@ -33,6 +33,7 @@ export function memoryCheckpoints(engine: EngineApi, fleet: FleetId): Checkpoint
       return engine.checkpoint(fleet, "take", [owner, { ...plain, ...named }]);
     },
     list: (owner) => engine.checkpoint(fleet, "list", [owner]),
+    newest: async (owner) => (await engine.checkpoint(fleet, "list", [owner]))[0] ?? null,
     find: (owner, name) => engine.checkpoint(fleet, "find", [owner, name]),
     resolve: (owner, direction) => engine.checkpoint(fleet, "resolve", [owner, direction]),
     async diff(owner, range, options) {
