@@ -13,7 +13,7 @@ import { sideBySide, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
-import { isBusy, planExpiry } from "./plans.ts";
+import { type Expiry, isBusy, planExpiry } from "./plans.ts";
 
 export interface ReaperParts {
   readonly settings: Settings;
@@ -28,7 +28,7 @@ export interface ReaperParts {
 
 /** How long to wait for sandboxes to report their activity. No response counts as busy. */
 const ACTIVITY_PATIENCE_MS = 2_000;
-/** How many sandboxes are asked at the same time. */
+/** How many sandboxes are asked, and then ended, at the same time. */
 const PARALLEL_MAX = 32;
 /** How many sandboxes are asked before an eviction; more would delay the waiting caller. */
 const CANDIDATES_MAX = 8;
@@ -43,28 +43,37 @@ export class Reaper {
   }
 
   async reap(): Promise<void> {
-    const { store, membership, retirement, settings } = this.#parts;
+    const { world, store, membership, retirement, settings } = this.#parts;
     if (!membership.mayJudge()) return;
     const records = (await store.list({ unheld: true })).filter((record) => membership.isOurs(record));
-    const due = planExpiry(records, settings, membership.storeNow());
-    const busy = await this.#busyAmong(due.flatMap(({ record, unlessBusy }) => (unlessBusy ? [record] : [])));
-    for (const { record, reason } of due) {
-      if (busy.has(record)) continue;
+    const due = this.#turned(planExpiry(records, settings, membership.storeNow()));
+    // One deadline for all responses: silent sandboxes must not delay the others.
+    let patienceMs = ACTIVITY_PATIENCE_MS;
+    for (let first = 0; first < due.length; first += PARALLEL_MAX) {
+      const group = due.slice(first, first + PARALLEL_MAX);
+      const askedAt = world.monotonicMs();
+      const busy = await this.#busyAmong(group, askedAt + patienceMs);
+      patienceMs -= world.monotonicMs() - askedAt;
       if (!membership.mayJudge()) return;
-      await retirement.stopUnheld(record, reason);
+      // At once: while one stop waits for a slow store, work may begin in the next sandbox.
+      await sideBySide(group, PARALLEL_MAX, async ({ record, reason }) => {
+        if (!busy.has(record)) await retirement.stopUnheld(record, reason);
+      });
     }
   }
 
-  /** Asks in parallel, within one deadline for all: silent sandboxes must not delay the others. */
-  async #busyAmong(records: readonly SandboxRecord[]): Promise<ReadonlySet<SandboxRecord>> {
-    const until = this.#parts.world.monotonicMs() + ACTIVITY_PATIENCE_MS;
-    // Each round begins with another sandbox, so that many silent ones cannot starve the last.
-    this.#turn = records.length === 0 ? 0 : (this.#turn + PARALLEL_MAX) % records.length;
-    const turned = [...records.slice(this.#turn), ...records.slice(0, this.#turn)];
+  /** Each round begins with another sandbox, so that many silent ones cannot starve the last. */
+  #turned(due: readonly Expiry[]): readonly Expiry[] {
+    this.#turn = due.length === 0 ? 0 : (this.#turn + PARALLEL_MAX) % due.length;
+    return [...due.slice(this.#turn), ...due.slice(0, this.#turn)];
+  }
+
+  async #busyAmong(group: readonly Expiry[], until: number): Promise<ReadonlySet<SandboxRecord>> {
     const busy = new Set<SandboxRecord>();
-    await sideBySide(turned, PARALLEL_MAX, async (record) => {
-      if (await this.#isBusy(record, until)) busy.add(record);
-    });
+    const ask = async ({ record, unlessBusy }: Expiry) => {
+      if (unlessBusy && (await this.#isBusy(record, until))) busy.add(record);
+    };
+    await Promise.all(group.map(ask));
     return busy;
   }
 

@@ -113,6 +113,19 @@ describe("through a whole fleet", () => {
     expect(stage.objects()).toEqual([]);
   });
 
+  test("sandboxes that are due together end together: work may begin in one while the stop of another waits", async () => {
+    const stage = newStage({ idleTimeoutMs: IDLE_MS });
+    const { fleet, store } = await stage.open();
+    for (const thread of ["t1", "t2", "t3"]) await (await fleet.acquire({ thread })).release();
+    const gate = store.hang("stop");
+    await stage.time.untilTrue("the reaper ends one", () => gate.arrived > 0);
+    await stage.settle();
+    expect(gate.arrived).toBe(3);
+    gate.open();
+    await stage.advance(1_000);
+    expect(stage.objects()).toEqual([]);
+  });
+
   test("idleTimeoutMs 0 keeps a parked sandbox", async () => {
     const stage = newStage({ idleTimeoutMs: 0, maxLifetimeMs: 0 });
     const { fleet } = await stage.open();
