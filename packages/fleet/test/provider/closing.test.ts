@@ -86,6 +86,31 @@ describe("close", () => {
     await stage.refusal("fleet_closed", waiting.promise);
   });
 
+  test("waits for a reservation that is under way for the queue, and gives it back", async () => {
+    const stage = newStage({ limits: { max: 1 } });
+    const { fleet, store } = await stage.open();
+    const held = await fleet.acquire({ thread: "held" });
+    const waiting = watched(fleet.acquire({ thread: "t1" }));
+    await stage.settle();
+    let isReserved = false;
+    let hear: () => void = () => undefined;
+    store.on("reserve", async (proceed) => {
+      const answer = await proceed();
+      isReserved ||= answer.kind === "reserved";
+      if (isReserved) await new Promise<void>((resolve) => (hear = resolve));
+      return answer;
+    });
+    await held.release();
+    await stage.time.untilTrue("room was reserved", () => isReserved);
+    const closing = watched(fleet.close());
+    await stage.refusal("fleet_closed", waiting.promise);
+    await stage.settle();
+    expect(closing.state).toBe("pending");
+    hear();
+    await stage.until(closing.promise);
+    expect(await stage.records()).toEqual([]);
+  });
+
   test("with destroy leaves nothing: no sandbox, no blank, no record", async () => {
     const stage = newStage({ pool: { default: 2 } });
     const { fleet } = await stage.open();

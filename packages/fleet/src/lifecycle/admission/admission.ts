@@ -19,6 +19,7 @@ import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import type { Changes } from "../../store/changes.ts";
 import type { CreatingRecord, SandboxRecord } from "../../store/record.ts";
 import type { Limits, Refusal, ReserveAnswer, Store } from "../../store/store.ts";
+import type { UnderWay } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { planEviction } from "./eviction.ts";
 import { FairQueue } from "./queue.ts";
@@ -34,6 +35,7 @@ export interface AdmissionParts {
   readonly store: Store;
   readonly changes: Changes;
   readonly bus: EventBus;
+  readonly underWay: UnderWay;
   /** Whether this instance reaches the record's engine. It makes room only there. */
   readonly isOurs: (record: SandboxRecord) => boolean;
   /** Stops a sandbox without holders. True when it was stopped and its room will be free. */
@@ -127,7 +129,12 @@ export class Admission {
     return this.#wait(key, signal, attempt, scope);
   }
 
-  async #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
+  /** A reservation whose caller has gone is given back before the fleet has closed. */
+  #try(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
+    return this.#parts.underWay.add(this.#reserve(attempt, signal));
+  }
+
+  async #reserve(attempt: () => Promise<ReserveAnswer>, signal: AbortSignal): Promise<ReserveAnswer> {
     signal.throwIfAborted();
     const answer = await attempt();
     if (answer.kind === "reserved" && signal.aborted) {
