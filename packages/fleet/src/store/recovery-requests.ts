@@ -18,6 +18,8 @@ export interface RestoreRequest {
 
 export interface RejoinRequest {
   readonly instance: InstanceId;
+  /** Its clock gives the remembered records their times. Another epoch answers `unknown-session` for each hold. */
+  readonly epoch: Epoch | null;
   readonly holds: readonly RejoinHold[];
 }
 

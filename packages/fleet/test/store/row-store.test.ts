@@ -234,7 +234,11 @@ describe("a server that has lost its last writes", () => {
     expect(renewed).not.toBe(epoch);
     expect(await store.meta(ENGINE)).toEqual({ epoch: renewed, recovering: true });
     await store.beat(beatOf("a", 3, { epoch: renewed, register: true }));
-    const [back] = await store.rejoin({ instance: A, holds: [{ kind: "restore", record: held, seq: 2 }] });
+    const [back] = await store.rejoin({
+      instance: A,
+      epoch: renewed,
+      holds: [{ kind: "restore", record: held, seq: 2 }],
+    });
     expect(back).toMatchObject({ kind: "held", record: { sandboxId: held.sandboxId, generation: held.generation } });
     await store.endRecovery(renewed, ENGINE);
     expect((await make(store, "u")).generation).toBeGreaterThan(held.generation);
@@ -420,17 +424,18 @@ describe("an instance with 300 holds", () => {
     const { rows, server, store, held } = await crowd();
     const { epoch } = await store.meta(ENGINE);
     rows.beginEpoch(epoch, "next" as typeof epoch);
+    const next = { instance: A, epoch: "next" as typeof epoch };
     await store.beat(beatOf("a", 2, { epoch: "next", register: true }));
     server.calls.length = 0;
     const holds = held.map((record) => ({ kind: "restore", record, seq: 2 }) as const);
-    const answers = await store.rejoin({ instance: A, holds });
+    const answers = await store.rejoin({ ...next, holds });
     expect(server.calls).toEqual(["commit"]);
     expect(answers.map(({ kind }) => kind)).toEqual(held.map(() => "held"));
     const [first, ...others] = held;
     if (first === undefined) throw new Error("no hold");
     const gone = { ...first, generation: (first.generation + 1) as Generation };
     const mixed = await store.rejoin({
-      instance: A,
+      ...next,
       holds: [
         { kind: "restore", record: gone, seq: 3 },
         ...others.map((record) => ({ kind: "hold", ...holdOf(record, A, 3) }) as const),

@@ -339,7 +339,7 @@ export class Membership {
         ? { kind: "hold", sandboxId, generation, seq }
         : { kind: "restore", record, seq };
     });
-    return this.#store.rejoin({ instance: this.instance, holds });
+    return this.#store.rejoin({ instance: this.instance, epoch: this.#epoch, holds });
   }
 
   /** Checks the holds that another store gave. In parallel: the session must not run out during the engine calls. */

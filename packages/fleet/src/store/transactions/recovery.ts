@@ -46,7 +46,8 @@ export function restore(tables: Tables, request: RestoreRequest): HoldAnswer {
 }
 
 /** Each hold is judged for itself, and the session for all. */
-export function rejoin(tables: Tables, { instance, holds }: RejoinRequest): readonly HoldAnswer[] {
+export function rejoin(tables: Tables, { instance, epoch, holds }: RejoinRequest): readonly HoldAnswer[] {
+  if (tables.meta().epoch !== epoch) return holds.map(() => ({ kind: "unknown-session" }));
   return holds.map((one) =>
     one.kind === "hold" ? holdAgain(tables, { ...one, instance }) : restore(tables, { ...one, instance }),
   );
