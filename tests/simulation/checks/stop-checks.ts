@@ -35,7 +35,12 @@ export class StopChecks {
     this.#evictions = new EvictionChecks(truth, findings, holds);
   }
 
+  asked({ by, method }: StoreStep): void {
+    if (method === "reserve" || method === "take" || method === "bind") this.#evictions.roomAsked(by);
+  }
+
   put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
+    if (before === null) this.#truth.recordedAt.set(after.sandboxId, this.#truth.now);
     if (step.method === "adopt") this.#checkAdoption(step);
     if (step.method === "claimForRemoval") this.#checkCondemned(after, step);
     if (step.method === "takeOver" && before !== null) this.#checkTakeOver(before, step);
@@ -249,9 +254,10 @@ export class StopChecks {
   #checkTakeOver(before: SandboxRecord, step: StoreStep): void {
     const { actor } = before;
     const gone = actor !== null && this.#truth.tables.session(actor) === null;
+    const isOwnStop = actor === step.by.id && before.state === "stopping";
     this.#findings.check(
       "takeover-only-from-the-dead",
-      gone,
+      gone || isOwnStop,
       () => `${step.by.name} took ${before.sandboxId} from ${actor}`,
     );
   }

@@ -130,7 +130,10 @@ export interface Store extends StoreTransfer, ObservableSteps {
 
   // → stopping → absent
   stop(request: StopRequest): Promise<StopAnswer>;
-  /** Becomes the actor of a record whose actor's session is gone; a record in `creating` moves to `stopping`. */
+  /**
+   * Becomes the actor of a record whose actor's session is gone; a record in `creating` moves to `stopping`. An actor may
+   * take its own stop again: the revision rises, and a removal that it has given up no longer applies.
+   */
   takeOver(request: TakeOverRequest): Promise<StoppingRecord | null>;
   /** stopping → absent: the engine has confirmed that nothing is left. False: the caller no longer may remove it. */
   remove(request: { sandboxId: SandboxId; revision: number; actor: InstanceId }): Promise<boolean>;
@@ -319,6 +322,7 @@ export interface StopRequest {
   readonly restore?: RestoreTarget;
   /**
    * - `unheld`: only without holders, and only if `revision` is still this one. For everything that is planned.
+   *   `createdAt` tells the record from one of the same revision that a later epoch of the store has adopted.
    *   While the store recovers, the holders are unknown, so it is `lost`.
    * - `dead`: the engine says this generation is dead, so its holds mean nothing any more.
    * - `force`: the caller insists.
@@ -327,7 +331,7 @@ export interface StopRequest {
    *   its maker cannot publish it and undoes it; an instance that takes over from the maker finds the note too.
    */
   readonly mode:
-    | { readonly kind: "unheld"; readonly revision: number }
+    | { readonly kind: "unheld"; readonly revision: number; readonly createdAt: number }
     | { readonly kind: "dead" }
     | { readonly kind: "force" }
     | { readonly kind: "abandon" }

@@ -22,6 +22,28 @@ describe("destroy", () => {
     expect(await next.sandbox.files.readText(FILE)).toBe("kept");
   });
 
+  test("is not ended by a removal of the record that failed and lands while the next attempt clears up", async () => {
+    const stage = newStage();
+    const { fleet, store, backend } = await stage.open();
+    await (await fleet.acquire({ thread: "t1" })).release();
+    let late: (() => Promise<boolean>) | undefined;
+    store.on("remove", (proceed) => {
+      if (late !== undefined) return proceed();
+      late = proceed;
+      return Promise.reject(new Error("no answer"));
+    });
+    const destroying = watched(fleet.destroy({ thread: "t1" }));
+    await stage.time.untilTrue("the removal has failed", () => late !== undefined);
+    const gate = backend.hang("destroy");
+    await stage.time.untilTrue("it is tried again", () => gate.arrived > 0);
+    expect(await late?.()).toBe(false);
+    gate.open();
+    await stage.until(destroying.promise);
+    await stage.advance(10_000);
+    expect(await stage.records()).toEqual([]);
+    expect(stage.objects()).toEqual([]);
+  });
+
   test("of a thread that has none is absent", async () => {
     const stage = newStage();
     const { fleet } = await stage.open();

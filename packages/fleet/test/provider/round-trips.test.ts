@@ -130,10 +130,10 @@ describe("a store of rows calls its server", () => {
       const record = await stage.recordOf("t");
       calls.length = 0;
       if (record?.state !== "ready") throw new Error("not parked");
-      const { sandboxId, generation, revision } = record;
+      const { sandboxId, generation, revision, createdAt } = record;
       const actor = instance.fleet.instanceId;
       const request = { sandboxId, generation, actor, reason: "destroyed", purge: false } as const;
-      const stopped = await instance.store.proxy.stop({ ...request, mode: { kind: "unheld", revision } });
+      const stopped = await instance.store.proxy.stop({ ...request, mode: { kind: "unheld", revision, createdAt } });
       if (stopped.kind !== "stopping") throw new Error(stopped.kind);
       await instance.store.proxy.remove({ sandboxId, revision: stopped.record.revision, actor });
     });

@@ -215,7 +215,7 @@ function perform(
         actor,
         reason: "idle",
         purge: flag,
-        mode: { kind: step.mode, revision },
+        mode: { kind: step.mode, revision, createdAt: target.createdAt },
       } as never),
     () => store.takeOver({ sandboxId, revision, actor } as never),
     () => store.remove({ sandboxId, revision, actor: target.actor ?? actor } as never),

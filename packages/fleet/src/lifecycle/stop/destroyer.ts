@@ -242,8 +242,8 @@ export class Destroyer {
   /** False when the record changed meanwhile. */
   async #stop(record: SandboxRecord, { force, purge = false, emptyHome = false, restore }: Ending): Promise<boolean> {
     const { retirement, endDeadSessions, changes } = this.#parts;
-    const { sandboxId, generation, revision } = record;
-    const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision } as const);
+    const { sandboxId, generation, revision, createdAt } = record;
+    const mode = force === true ? ({ kind: "force" } as const) : ({ kind: "unheld", revision, createdAt } as const);
     const reason = restore === undefined ? "destroyed" : "restored";
     const request = { sandboxId, generation, reason, purge, emptyHome, mode } as const;
     const answer = await retirement.stop({ ...request, ...(restore !== undefined && { restore }) });

@@ -110,8 +110,8 @@ export class Retirement {
   }
 
   stopUnheld(record: SandboxRecord, reason: StopReason): Promise<StopAnswer> {
-    const { sandboxId, generation, revision } = record;
-    return this.stop({ sandboxId, generation, reason, purge: false, mode: { kind: "unheld", revision } });
+    const { sandboxId, generation, revision, createdAt } = record;
+    return this.stop({ sandboxId, generation, reason, purge: false, mode: { kind: "unheld", revision, createdAt } });
   }
 
   /** The engine reports that this generation is dead. */
@@ -191,8 +191,10 @@ export class Retirement {
       for (let reread = 0; reread < REREAD_MAX; reread += 1) {
         await membership.validate();
         const { term } = membership;
-        const record = await store.get(first.sandboxId);
-        if (record === null || record.state !== "stopping" || record.actor !== membership.instance) return true;
+        const found = await store.get(first.sandboxId);
+        if (found === null || found.state !== "stopping" || found.actor !== membership.instance) return true;
+        const record = await this.#takeAgain(found);
+        if (record === null) continue;
         await this.#clear(record, term);
         const { sandboxId, revision, actor, reason } = record;
         if (!(await store.remove({ sandboxId, revision, actor }))) continue;
@@ -208,6 +210,15 @@ export class Retirement {
       bus.emit({ type: "sandbox-stop-failed", problem: problemOf(error), attempt, ...aboutRecord(first) });
       return false;
     }
+  }
+
+  /**
+   * A removal that failed may still take effect. After it, the record would be gone while objects that landed meanwhile
+   * are being cleared, so another attempt raises the revision first. `null`: the record has changed since.
+   */
+  async #takeAgain(record: StoppingRecord): Promise<StoppingRecord | null> {
+    const { sandboxId, revision, actor } = record;
+    return this.#failures.has(sandboxId) ? this.#parts.store.takeOver({ sandboxId, revision, actor }) : record;
   }
 
   /** Removes everything of the sandbox from the engine, and puts its workspace where it belongs. */

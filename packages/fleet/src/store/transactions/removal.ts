@@ -32,6 +32,8 @@ export function stop(tables: Tables, request: StopRequest): StopAnswer {
     // Its holders may not have re-registered yet.
     if (mode.kind === "unheld" && tables.isRecovering(record.engine)) return { kind: "lost", record };
     if (mode.kind === "unheld" && record.revision !== mode.revision) return { kind: "lost", record };
+    // The store was lost since, and has adopted the sandbox again.
+    if (mode.kind === "unheld" && record.createdAt !== mode.createdAt) return { kind: "lost", record };
   }
   const emptyHome = request.emptyHome === true && !purge ? ({ emptyHome: true } as const) : {};
   const restore = request.restore === undefined || purge ? {} : { restore: request.restore };
@@ -54,7 +56,9 @@ function addPurge(tables: Tables, record: StoppingRecord, purge: boolean): Stopp
 export function takeOver(tables: Tables, request: TakeOverRequest): StoppingRecord | null {
   const record = tables.record(request.sandboxId);
   if (record === null || record.revision !== request.revision || record.state === "ready") return null;
-  if (hasSession(tables, record.actor) || !hasSession(tables, request.actor)) return null;
+  // Its own stop once more, so that a removal of ours that was given up changes nothing when it lands late.
+  const isOwnStop = record.state === "stopping" && record.actor === request.actor;
+  if ((hasSession(tables, record.actor) && !isOwnStop) || !hasSession(tables, request.actor)) return null;
   if (!reaches(tables, request.actor, record.engine)) return null;
   const { actor } = request;
   if (record.state === "stopping") return change(tables, record, { actor });

@@ -122,7 +122,11 @@ export const endingCases: readonly StoreCase[] = [
       const a = await stage.join("a");
       const held = await stage.ready(a, "t", 1);
       const creating = await stage.creating(a, "t2");
-      for (const mode of [{ kind: "dead" }, { kind: "force" }, { kind: "unheld", revision: held.revision }] as const) {
+      for (const mode of [
+        { kind: "dead" },
+        { kind: "force" },
+        { kind: "unheld", revision: held.revision, createdAt: held.createdAt },
+      ] as const) {
         const other = stopOf(held, a, { mode, generation: later(held.generation) });
         expect(await store.stop(other)).toEqual({ kind: "lost", record: held });
         expect(await store.stop({ ...other, sandboxId: UNKNOWN_SANDBOX })).toEqual({ kind: "lost", record: null });
@@ -238,6 +242,22 @@ export const endingCases: readonly StoreCase[] = [
       const { sandboxId, revision } = stopping;
       expect(await store.remove({ sandboxId, revision, actor: a })).toBe(false);
       expect(await store.remove({ sandboxId, revision: revision + 1, actor: b })).toBe(true);
+    },
+  },
+  {
+    name: "an actor that takes its own stop again gets no removal that it sent before, and makes no other stop its own",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      const stopping = await stage.stopping(a, "stopping");
+      const { sandboxId, revision } = stopping;
+      expect(await store.takeOver({ sandboxId, revision, actor: a })).toEqual({ ...stopping, revision: revision + 1 });
+      expect(await store.remove({ sandboxId, revision, actor: a })).toBe(false);
+      expect(await store.takeOver({ sandboxId, revision, actor: a })).toBe(null);
+      expect(await store.remove({ sandboxId, revision: revision + 1, actor: a })).toBe(true);
+      const creating = await stage.creating(a, "creating");
+      const own = { sandboxId: creating.sandboxId, revision: creating.revision, actor: a };
+      expect(await store.takeOver(own)).toBe(null);
     },
   },
   {

@@ -128,7 +128,7 @@ export const engineCases: readonly StoreCase[] = [
       const { sandboxId, revision } = creating;
       const isTheirs = store.isShared;
       for (const mode of [
-        { kind: "unheld", revision: parked.revision },
+        { kind: "unheld", revision: parked.revision, createdAt: parked.createdAt },
         { kind: "dead" },
         { kind: "force" },
       ] as const) {

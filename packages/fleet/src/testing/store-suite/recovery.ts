@@ -56,10 +56,14 @@ export const recoveryCases: readonly StoreCase[] = [
       await stage.endDeadSession(a);
       const { generation } = parked;
       const hold = { kind: "hold", sandboxId, generation, seq: 2 } as const;
-      expect(await store.rejoin({ instance: a, holds: [hold] })).toEqual([{ kind: "unknown-session" }]);
+      const { epoch } = await store.meta(ENGINE);
+      expect(await store.rejoin({ instance: a, epoch, holds: [hold] })).toEqual([{ kind: "unknown-session" }]);
       expect((await stage.beat("a", 3, { register: true })).kind).toBe("ok");
       const other = { ...hold, generation: later(generation) };
-      const answers = await store.rejoin({ instance: a, holds: [hold, other] });
+      const late = { instance: a, epoch: "another-life" as Epoch, holds: [hold] };
+      expect(await store.rejoin(late)).toEqual([{ kind: "unknown-session" }]);
+      expect((await stage.now(sandboxId)).holders).toEqual({});
+      const answers = await store.rejoin({ instance: a, epoch, holds: [hold, other] });
       expect(answers.map(({ kind }) => kind)).toEqual(["held", "gone"]);
       expect(Object.keys((await stage.now(sandboxId)).holders)).toEqual(["a"]);
     },
@@ -202,6 +206,22 @@ export const recoveryCases: readonly StoreCase[] = [
       expect(record).toEqual(expect.objectContaining(fresh));
       expect(record.parkedAt ?? 0).toBeGreaterThan(0);
       expect(await nextGeneration(store)).toBeGreaterThan(generation);
+    },
+  },
+  {
+    name: "a planned stop ends no sandbox that was adopted after the plan, although its revision is the same",
+    begins: "recovering",
+    async run(stage) {
+      const { store, expect } = stage;
+      const a = await stage.join("a");
+      await store.adopt(await adoptOf(stage, "t"));
+      await stage.endRecovery();
+      const record = stage.some(await store.find(USER, "t" as ThreadId));
+      const planned = stopOf(record, a);
+      const { revision, createdAt } = record;
+      const earlier = { kind: "unheld", revision, createdAt: createdAt - 1 } as const;
+      expect(await store.stop({ ...planned, mode: earlier })).toEqual({ kind: "lost", record });
+      expect((await store.stop(planned)).kind).toBe("stopping");
     },
   },
   {

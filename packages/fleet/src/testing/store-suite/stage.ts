@@ -271,14 +271,14 @@ export function takeOf(
 }
 
 export function stopOf(record: SandboxRecord, actor: InstanceId, more: Partial<StopRequest> = {}): StopRequest {
-  const { sandboxId, generation, revision } = record;
+  const { sandboxId, generation, revision, createdAt } = record;
   return {
     sandboxId,
     generation,
     actor,
     reason: "destroyed",
     purge: false,
-    mode: { kind: "unheld", revision },
+    mode: { kind: "unheld", revision, createdAt },
     ...more,
   };
 }
