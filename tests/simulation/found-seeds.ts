@@ -81,4 +81,17 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [4779, "a failover lost the last use of a parked sandbox, and no instance knew"],
   [9451, "a caller was refused by a clock of before the store's was set, while its machine slept"],
   [10575, "a lease that was granted during a read of the rows counted as missing since then"],
+  [
+    2933,
+    "a release by a clock that ran ahead decided since when a sandbox was parked, when its other holder was buried",
+  ],
+  [9820, "a generation that a lost store gave twice started a sandbox without its workspace"],
+  [11377, "work began in a sandbox while the stop of another one that was due waited for the store"],
+  [11823, "a sandbox that was adopted again ended by a plan of before the loss, which named the same revision"],
+  [13710, "a fleet closed while a reservation for its queue was on its way"],
+  [15292, "a removal that was given up landed while the next attempt cleared up, and a workspace stayed"],
+  [15823, "all machines slept between the parking of two sandboxes"],
+  [16443, "the pool replaced an expired blank in the moment of the last check"],
+  [18364, "what was put back into a lost store landed in the next one, with the former one's times"],
+  [18620, "a caller was refused for its user's limit, and room was made for it long after"],
 ];

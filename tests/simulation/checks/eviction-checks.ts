@@ -10,7 +10,7 @@ import type { Truth } from "./truth.ts";
 
 /** How old a store response may be when an instance acts on it. */
 export const ROOM_DELAY_MS = 5_000;
-/** How much earlier a sandbox must have been parked for the order to be certain. */
+/** How much earlier, by the store's clock, a sandbox must have been parked for the order to be certain. */
 const EARLIER_MS = 6_000;
 /** How long an instance waits for sandboxes to say whether they are busy. */
 const ACTIVITY_PATIENCE_MS = 2_000;
@@ -21,11 +21,17 @@ export class EvictionChecks {
   readonly #holds: HoldChecks;
   /** When a record was last removed. */
   #removedAt = Number.NEGATIVE_INFINITY;
+  /** When each instance last asked for room: it evicts for the limit that was named then. */
+  readonly #roomAskedAt = new Map<Instance, number>();
 
   constructor(truth: Truth, findings: Findings, holds: HoldChecks) {
     this.#truth = truth;
     this.#findings = findings;
     this.#holds = holds;
+  }
+
+  roomAsked(by: Instance): void {
+    this.#roomAskedAt.set(by, this.#truth.now);
   }
 
   removed(): void {
@@ -43,7 +49,8 @@ export class EvictionChecks {
     const { tables } = this.#truth;
     const maxPerUser = this.#truth.userMax(record.user);
     // A blank makes no room under a user's own limit.
-    if (maxPerUser > 0 && this.#truth.now - this.#removedAt < ROOM_DELAY_MS) return;
+    const roomAskedAt = this.#roomAskedAt.get(step.by) ?? this.#truth.now;
+    if (maxPerUser > 0 && this.#removedAt > Math.min(this.#truth.now - ROOM_DELAY_MS, roomAskedAt)) return;
     if (maxPerUser > 0 && tables.records().filter(({ user }) => user === record.user).length >= maxPerUser) return;
     const from = step.sentAt - 4 * this.#truth.settings.housekeepingIntervalMs;
     // A stop that was long in transit, or whose sender was paused, was decided from other counts.
@@ -80,7 +87,7 @@ export class EvictionChecks {
       const object = this.#truth.objectOf(other);
       const isIdle = object?.alive === true && object.busySince === null && object.idleSince <= since;
       if (wasSilent(by, other, sentAt) || !this.#truth.isClockSteadyBetween(since, parkedAt)) return false;
-      return since < parkedAt - EARLIER_MS && isIdle;
+      return this.#truth.awakeMs(since, parkedAt) > EARLIER_MS && isIdle;
     });
     this.#findings.check(
       "longest-parked-goes-first",

@@ -11,13 +11,21 @@ const FRESH = { releaseAsked: false, ended: false, goneAt: null };
 /** Steps that take a hold. */
 const TAKING = new Set(["hold", "take", "publish", "bind", "restore"]);
 
+/** When a holder left, and how far ahead the clock may have been by which that was written. */
+interface Left {
+  readonly at: number;
+  readonly leadMs: number;
+}
+
+const NEVER: Left = { at: Number.NEGATIVE_INFINITY, leadMs: 0 };
+
 export class HoldChecks {
   readonly #truth: Truth;
   readonly #findings: Findings;
   /** When each parked sandbox was truly parked. */
-  readonly #parkedSince = new Map<SandboxId, number>();
+  readonly #parkedSince = new Map<SandboxId, Left>();
   /** When a holder that left others behind was gone. */
-  readonly #leftSince = new Map<SandboxId, number>();
+  readonly #leftSince = new Map<SandboxId, Left>();
   /** The holds that the present epoch has given or had back, by holder, sandbox and generation. */
   readonly #given = new Set<string>();
 
@@ -27,7 +35,7 @@ export class HoldChecks {
   }
 
   parkedSince(sandboxId: SandboxId): number | undefined {
-    return this.#parkedSince.get(sandboxId);
+    return this.#parkedSince.get(sandboxId)?.at;
   }
 
   put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
@@ -167,25 +175,29 @@ export class HoldChecks {
     const wasHeld = before?.state === "ready" && hasHolder(before);
     const buried = step.method === "endDeadSession" ? this.#truth.instances.get(step.args[0] as InstanceId) : undefined;
     if (!wasHeld) this.#leftSince.delete(sandboxId);
-    const leftAt = Math.max(buried?.heardAt ?? now, this.#leftSince.get(sandboxId) ?? Number.NEGATIVE_INFINITY);
+    const earlier = this.#leftSince.get(sandboxId) ?? NEVER;
+    const left: Left = {
+      at: Math.max(buried?.heardAt ?? now, earlier.at),
+      leadMs: Math.max(this.#truth.clockLeadMs(step), earlier.leadMs),
+    };
     if (hasHolder(after)) {
       this.#parkedSince.delete(sandboxId);
       this.#truth.parkedAtKept.delete(sandboxId);
-      if (wasHeld && holderCount(after) < holderCount(before)) this.#leftSince.set(sandboxId, leftAt);
+      if (wasHeld && holderCount(after) < holderCount(before)) this.#leftSince.set(sandboxId, left);
       return;
     }
-    if (before === null || before.state !== "ready" || wasHeld) this.#parkedSince.set(sandboxId, leftAt);
+    if (before === null || before.state !== "ready" || wasHeld) this.#parkedSince.set(sandboxId, left);
     const since = this.#parkedSince.get(sandboxId);
     if (ownerOf(after) === null || since === undefined) return;
     const claimed = after.parkedAt === null ? Number.NaN : this.#truth.fromStoreClock(after.parkedAt);
-    const earlyMs = this.#truth.awakeMs(claimed, since);
-    const leadMs = this.#truth.clockLeadMs(step);
+    const earlyMs = this.#truth.awakeMs(claimed, since.at);
+    const leadMs = Math.max(this.#truth.clockLeadMs(step), since.leadMs);
     if (!this.#truth.isClockSteady) return;
     this.#findings.check(
       "parked-since-is-true",
       // The store's clock is read in whole milliseconds, and far from it with an error of a short round trip.
       earlyMs > (this.#truth.clockLagMs > 0 ? -10 : -2) - leadMs && earlyMs < 2 + this.#truth.clockLagMs,
-      () => `${sandboxId} parked at ${since}, the record says ${claimed}, by ${step.method}`,
+      () => `${sandboxId} parked at ${since.at}, the record says ${claimed}, by ${step.method}`,
     );
   }
 }

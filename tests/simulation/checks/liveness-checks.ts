@@ -203,10 +203,10 @@ export class LivenessChecks {
   }
 
   /** Housekeeping goes on; work it began just now is not stuck. */
-  #isStuck({ sandboxId, createdAt }: SandboxRecord): boolean {
-    const madeAt = this.#truth.isClockSteady ? this.#truth.fromStoreClock(createdAt) : this.#truth.storeClockSetAt;
-    const since = this.#truth.stoppedAt.get(sandboxId) ?? madeAt;
-    return this.#truth.now - since > 2 * this.#truth.settings.sessionLifetimeMs;
+  #isStuck({ sandboxId }: SandboxRecord): boolean {
+    const { stoppedAt, recordedAt, now, settings } = this.#truth;
+    const since = stoppedAt.get(sandboxId) ?? recordedAt.get(sandboxId) ?? Number.NEGATIVE_INFINITY;
+    return now - since > 2 * settings.sessionLifetimeMs;
   }
 
   #isPastGrace(landedAt: number): boolean {

@@ -37,6 +37,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
 
   asked(step: StoreStep): void {
     this.#sessions.asked(step);
+    this.#stops.asked(step);
     this.admission.asked(step);
   }
 

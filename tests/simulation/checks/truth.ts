@@ -137,6 +137,8 @@ export class Truth {
   readonly published = new Set<SandboxId>();
   /** Sandboxes that were stopped by force. */
   readonly forcedStops = new Set<SandboxId>();
+  /** When each record was written first, in the present store. */
+  readonly recordedAt = new Map<SandboxId, number>();
   /** When a record moved to stopping; its holders learn of it later. */
   readonly stoppedAt = new Map<SandboxId, number>();
   /** The generation that wrote each token, as the engine saw it. */

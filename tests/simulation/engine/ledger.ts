@@ -108,7 +108,8 @@ export class EngineLedger {
   /** `refused`: another sandbox had used the workspace before the request. */
   create(spec: CreateSpec, madeBy: string, refused = false): Created {
     const { labels, marker, generation, token } = spec;
-    if (refused && marker !== null) throw staleGeneration(labels.sandboxId, generation, this.#fence(nameOf(marker)));
+    if (marker !== null && (refused || this.#hasTwin(marker)))
+      throw staleGeneration(labels.sandboxId, generation, this.#fence(nameOf(marker)));
     this.#refs += 1;
     const ref = `${this.name}-${this.#refs}` as EngineRef;
     const place: Place = marker === null ? `slot:${labels.sandboxId}-${generation}` : "home";
@@ -236,6 +237,12 @@ export class EngineLedger {
     const owner = nameOf(spot);
     const fence = this.#fence(owner);
     return fence === spot.generation ? this.#fencedBy.get(owner) !== spot.sandboxId : fence > spot.generation;
+  }
+
+  /** Another sandbox uses the workspace in the same generation, which a lost store and a clock that was set back give twice. */
+  #hasTwin({ sandboxId, generation, ...thread }: Marker): boolean {
+    const owner = nameOf(thread);
+    return this.#fence(owner) === generation && this.#fencedBy.get(owner) !== sandboxId;
   }
 
   #use(owner: string, { sandboxId, generation }: Pick<WorkspaceSpot, "sandboxId" | "generation">): void {
