@@ -93,5 +93,6 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [15823, "all machines slept between the parking of two sandboxes"],
   [16443, "the pool replaced an expired blank in the moment of the last check"],
   [18364, "what was put back into a lost store landed in the next one, with the former one's times"],
+  [7242, "the holder of what was parked longest was buried after the list for an eviction was read"],
   [18620, "a caller was refused for its user's limit, and room was made for it long after"],
 ];

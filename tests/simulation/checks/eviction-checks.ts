@@ -84,6 +84,8 @@ export class EvictionChecks {
       if (other.state !== "ready" || other.user !== record.user || hasHolder(other)) return false;
       if (other.engine !== record.engine) return false;
       const since = this.#holds.parkedSince(other.sandboxId) ?? now;
+      // A list that was read before the burial of its last holder did not show it.
+      if ((this.#holds.shownParkedSince(other.sandboxId) ?? now) > now - ROOM_DELAY_MS) return false;
       const object = this.#truth.objectOf(other);
       const isIdle = object?.alive === true && object.busySince === null && object.idleSince <= since;
       if (wasSilent(by, other, sentAt) || !this.#truth.isClockSteadyBetween(since, parkedAt)) return false;

@@ -15,9 +15,11 @@ const TAKING = new Set(["hold", "take", "publish", "bind", "restore"]);
 interface Left {
   readonly at: number;
   readonly leadMs: number;
+  /** When the store was told. */
+  readonly toldAt: number;
 }
 
-const NEVER: Left = { at: Number.NEGATIVE_INFINITY, leadMs: 0 };
+const NEVER: Left = { at: Number.NEGATIVE_INFINITY, leadMs: 0, toldAt: Number.NEGATIVE_INFINITY };
 
 export class HoldChecks {
   readonly #truth: Truth;
@@ -36,6 +38,11 @@ export class HoldChecks {
 
   parkedSince(sandboxId: SandboxId): number | undefined {
     return this.#parkedSince.get(sandboxId)?.at;
+  }
+
+  /** Since when the store shows it as parked. A dead holder may have left long before. */
+  shownParkedSince(sandboxId: SandboxId): number | undefined {
+    return this.#parkedSince.get(sandboxId)?.toldAt;
   }
 
   put(before: SandboxRecord | null, after: SandboxRecord, step: StoreStep): void {
@@ -179,6 +186,7 @@ export class HoldChecks {
     const left: Left = {
       at: Math.max(buried?.heardAt ?? now, earlier.at),
       leadMs: Math.max(this.#truth.clockLeadMs(step), earlier.leadMs),
+      toldAt: now,
     };
     if (hasHolder(after)) {
       this.#parkedSince.delete(sandboxId);
