@@ -94,5 +94,7 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [16443, "the pool replaced an expired blank in the moment of the last check"],
   [18364, "what was put back into a lost store landed in the next one, with the former one's times"],
   [7242, "the holder of what was parked longest was buried after the list for an eviction was read"],
+  [18444, "a beat was lost in a failover and sent again, and its peers had seen it before"],
+  [18794, "a failover brought back the row of a lease that had gone with its sandbox"],
   [18620, "a caller was refused for its user's limit, and room was made for it long after"],
 ];

@@ -37,9 +37,11 @@ export class SessionChecks {
       instance.sessionSince = this.#truth.now;
       this.#findings.moved("register");
     }
-    instance.beatLandedAt = this.#truth.now;
+    // One that was lost and sent again is the beat that its peers may have seen before.
+    const landedAt = instance.beatsLanded.get(after.beat) ?? this.#truth.now;
+    instance.beatLandedAt = landedAt;
     instance.beatKeptAt = null;
-    instance.beatsLanded.set(after.beat, this.#truth.now);
+    instance.beatsLanded.set(after.beat, landedAt);
   }
 
   deleted(before: Session, step: StoreStep): void {

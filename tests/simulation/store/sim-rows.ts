@@ -8,7 +8,7 @@
  * that the next commit of a knower begins, or when no knower lives any more.
  */
 
-import type { InstanceId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
+import type { InstanceId, LeaseId, SandboxId, ThreadId, UserId } from "@sandlot/contract";
 import { isHeld, type SandboxRecord, type Tombstone } from "../../../packages/fleet/src/store/record.ts";
 import { MemoryRows } from "../../../packages/fleet/src/store/rows/memory-rows.ts";
 import type { BeatBody, HomeBody, SessionBody } from "../../../packages/fleet/src/store/rows/row-body.ts";
@@ -136,7 +136,9 @@ export class SimRows {
     // Records that are back: their end was lost.
     for (const record of tables.records()) if (!before.has(record.sandboxId)) this.#exceptions.affect(record);
     this.#noteSessions(reached);
-    this.#noteParked(changed.map(({ sandboxId }) => sandboxId));
+    const ids = changed.map(({ sandboxId }) => sandboxId);
+    this.#noteParked(ids);
+    this.#noteLeases(ids);
     // Nothing but the lost rows told where these threads live.
     for (const [owner, { engine, isSettled }] of [...truth.homes]) {
       const [user, thread] = splitOwner(owner);
@@ -171,6 +173,15 @@ export class SimRows {
       const peer = truth.instances.get(instance);
       const keptAt = peer?.beatsLanded.get(beat);
       if (peer !== undefined && keptAt !== undefined && keptAt < peer.beatLandedAt) peer.beatKeptAt = keptAt;
+    }
+  }
+
+  /** Remote leases whose end was lost with the commits. */
+  #noteLeases(changed: readonly SandboxId[]): void {
+    const { tables, truth } = this.#parts;
+    for (const leaseId of changed.flatMap((id) => Object.keys(tables.record(id)?.leases ?? {}) as LeaseId[])) {
+      const remote = truth.remotes.get(leaseId);
+      if (remote?.ended === true) Object.assign(remote, { ended: false, goneAt: null });
     }
   }
 
