@@ -96,5 +96,6 @@ export const FOUND_AS_DRAWN: readonly (readonly [seed: number, what: string])[] 
   [7242, "the holder of what was parked longest was buried after the list for an eviction was read"],
   [18444, "a beat was lost in a failover and sent again, and its peers had seen it before"],
   [18794, "a failover brought back the row of a lease that had gone with its sandbox"],
+  [19772, "an acquire came half a lifetime after the last beat, by a clock that drifts"],
   [18620, "a caller was refused for its user's limit, and room was made for it long after"],
 ];

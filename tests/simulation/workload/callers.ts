@@ -11,6 +11,7 @@ import type { Asked, LeaseChecks } from "../checks/lease-checks.ts";
 import { sinceOf } from "../checks/reach-checks.ts";
 import { HeldLease, type ThreadTruth } from "../checks/truth.ts";
 import { JOURNAL } from "../engine/sim-sandbox.ts";
+import { DRIFT_MARGIN } from "../process/host.ts";
 import type { Instance } from "../process/instance.ts";
 import type { Simulation } from "../simulation.ts";
 import { countListeners } from "./listeners.ts";
@@ -343,7 +344,8 @@ export class Callers {
     const { truth, scheduler, settings } = this.#simulation;
     if (owner === null || wish.ttlMs !== null || (wish.blueprint ?? null) !== null || instance.closing) return false;
     const { beatConfirmedSentAt: beatAt, host } = instance;
-    if (scheduler.now - beatAt > settings.sessionLifetimeMs / 2 || host.steppedAt >= beatAt) return false;
+    const trustedMs = (settings.sessionLifetimeMs / 2) * (1 - DRIFT_MARGIN);
+    if (scheduler.now - beatAt > trustedMs || host.steppedAt >= beatAt) return false;
     const isAgeKnown = settings.maxLifetimeMs === 0 || truth.isClockSteady;
     if (!isAgeKnown || instance.sightBrokenAt > scheduler.now - settings.sessionLifetimeMs) return false;
     for (const held of truth.leases) {
