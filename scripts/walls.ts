@@ -32,7 +32,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   backend: ["world"],
   store: ["backend", "world"],
   config: ["backend", "backends", "store", "world"],
-  environments: ["backend", "world"],
+  environments: ["backend", "host/*", "world"],
   observe: ["backend", "store", "world"],
   sandboxd: ["backend", "untrusted", "world"],
   "host/*": ["backend", "host/*", "world"],

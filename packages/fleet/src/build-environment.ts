@@ -8,14 +8,15 @@
  */
 
 import { createWriteStream, mkdtempSync, statfsSync } from "node:fs";
-import { chmod, lstat, readdir, rm } from "node:fs/promises";
+import { chmod, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { ENVIRONMENT_ROOT, type FleetId, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { type Blueprint, type EnvironmentSetup, homePathOf } from "./backend/blueprint.ts";
 import type { Settings } from "./config/settings.ts";
-import { type EnvironmentPlan, hostInterpreters } from "./environments/environment-hash.ts";
+import type { Basis, EnvironmentPlan } from "./environments/environment-hash.ts";
+import { measureTree, pythonPathsOf, settleTree, type TreeSize } from "./environments/environment-tree.ts";
 import { type Builder, Environments } from "./environments/environments.ts";
 import type { Lease } from "./fleet.ts";
 import { MemoryStore, newMemoryTables } from "./store/memory/memory-store.ts";
@@ -31,10 +32,21 @@ const LOOK_MS = 1_000;
 const LOG_MAX_BYTES = 16 * 1_024 * 1_024;
 const LOG_END_CHARS = 600;
 
-export function environmentsOf(settings: Settings, world: World, open: OpenBackend): Environments {
-  const basis = settings.backend === "docker" ? async () => "the image's own" : hostInterpreters;
+/** `programs` is asked only for a blueprint with a setup. */
+export function environmentsOf(
+  settings: Settings,
+  world: World,
+  open: OpenBackend,
+  programs: () => Promise<Pick<Backend, "name" | "programsOf">>,
+): Environments {
+  const basis: Basis = async (blueprint, signal) => {
+    const backend = await programs();
+    if (backend.programsOf !== undefined) return backend.programsOf(blueprint, signal);
+    const told = { backend: backend.name, capability: "environments", neededBy: "the setup of a blueprint" };
+    throw new SandlotError("capability_missing", told);
+  };
   const build: Builder = (plan, draft, signal) => buildEnvironment({ settings, world, open, plan, draft, signal });
-  return new Environments({ home: settings.home, world, basis, build });
+  return new Environments({ home: settings.home, world, basis, build, limits: settings.environments });
 }
 
 interface Build {
@@ -53,8 +65,12 @@ async function buildEnvironment(build: Build): ReturnType<Builder> {
   // The sandbox's account is not the fleet's.
   await chmod(draft.tree, 0o777);
   await inOwnFleet(build, setup, (lease) => runSetup(build, setup, lease));
-  const size = await settle(draft.tree, setup.diskBytes);
-  if (size.sizeBytes > setup.diskBytes) throw failed(plan, tooLarge(setup));
+  const limits = { maxBytes: setup.diskBytes, maxFiles: FILES_MAX };
+  const size = await settleTree(draft.tree, limits).catch((error: Error) => {
+    throw failed(plan, `what it left in ${ENVIRONMENT_ROOT} cannot be read: ${error.message}`);
+  });
+  const problem = sizeProblem(size, setup);
+  if (problem !== null) throw failed(plan, problem);
   return { ...size, pythonPaths: await pythonPathsOf(draft.tree) };
 }
 
@@ -75,7 +91,8 @@ async function inOwnFleet(
     };
     const fleetId = `env-${world.randomHex(4)}` as FleetId;
     const blueprints = { default: { ...plan.blueprint, name: "default", blueprint } };
-    const own = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0, skillsPath: null, blueprints };
+    const checkpoints = { ...settings.checkpoints, automatic: false };
+    const own = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0, skillsPath: null, blueprints, checkpoints };
     const store = new MemoryStore(newMemoryTables(world));
     const fleet = await assembleFleet({ settings: own, world, store, backend: await open(own) });
     try {
@@ -105,7 +122,7 @@ function prefixes(home: string): Readonly<Record<string, string>> {
 
 async function runSetup({ world, plan, draft, signal }: Build, setup: EnvironmentSetup, lease: Lease): Promise<void> {
   const { sandbox } = lease;
-  for (const { name, content } of plan.files) await sandbox.files.write(`${WORKSPACE}/${name}`, content);
+  for (const file of plan.files) await sandbox.files.write(`${WORKSPACE}/${file.name}`, file.read());
   await sandbox.files.write(`${WORKSPACE}/.setup.sh`, setup.script);
   const full = new AbortController();
   const stop = watchSize(world, draft.tree, setup, (problem) => full.abort(failed(plan, problem)));
@@ -147,11 +164,11 @@ function lastLines(text: string): string {
 function watchSize(world: World, tree: string, setup: EnvironmentSetup, onFull: (problem: string) => void): () => void {
   let isOver = false;
   const look = async (): Promise<void> => {
-    const { sizeBytes, files } = await measure(tree, setup.diskBytes);
+    const size = await measureTree(tree, { maxBytes: setup.diskBytes, maxFiles: FILES_MAX });
     if (isOver) return;
     const { bavail, bsize } = statfsSync(tree);
-    if (sizeBytes > setup.diskBytes) onFull(tooLarge(setup));
-    else if (files > FILES_MAX) onFull(`it has more than ${FILES_MAX} files`);
+    const problem = sizeProblem(size, setup);
+    if (problem !== null) onFull(problem);
     else if (bavail * bsize < FREE_BYTES_MIN) onFull(`the host's disk has less than ${FREE_BYTES_MIN} bytes left`);
     else timer = world.timer(LOOK_MS, () => void look().catch((error: Error) => onFull(error.message)));
   };
@@ -162,55 +179,9 @@ function watchSize(world: World, tree: string, setup: EnvironmentSetup, onFull: 
   };
 }
 
-function tooLarge({ diskBytes }: EnvironmentSetup): string {
-  return `it became larger than setup.diskBytes (${diskBytes})`;
-}
-
-interface Size {
-  readonly sizeBytes: number;
-  readonly files: number;
-}
-
-/** Stops at the first entry beyond the limits. An entry that goes away meanwhile counts nothing. */
-async function measure(tree: string, maxBytes: number): Promise<Size> {
-  let [sizeBytes, files] = [0, 0];
-  const walk = async (directory: string): Promise<void> => {
-    const names = await readdir(directory).catch(() => []);
-    for (const name of names) {
-      const stat = await lstat(join(directory, name)).catch(() => null);
-      if (stat === null) continue;
-      files += 1;
-      sizeBytes += stat.blocks * 512;
-      if (sizeBytes > maxBytes || files > FILES_MAX) return;
-      if (stat.isDirectory()) await walk(join(directory, name));
-    }
-  };
-  await walk(tree);
-  return { sizeBytes, files };
-}
-
-/** No process runs in the tree any more. */
-async function settle(tree: string, maxBytes: number): Promise<Size> {
-  let [sizeBytes, files] = [0, 0];
-  const walk = async (path: string): Promise<void> => {
-    const stat = await lstat(path);
-    files += 1;
-    sizeBytes += stat.blocks * 512;
-    if (sizeBytes > maxBytes || stat.isSymbolicLink()) return;
-    if (stat.isDirectory()) {
-      await chmod(path, 0o755);
-      for (const name of await readdir(path)) await walk(join(path, name));
-    } else if (stat.isFile()) await chmod(path, (stat.mode & 0o111) === 0 ? 0o644 : 0o755);
-    else await rm(path);
-  };
-  await walk(tree);
-  return { sizeBytes, files: files - 1 };
-}
-
-async function pythonPathsOf(tree: string): Promise<readonly string[]> {
-  const versions = await readdir(join(tree, "lib")).catch(() => []);
-  const found = versions.filter((name) => /^python3\.\d+$/.test(name)).map((name) => `lib/${name}/site-packages`);
-  return found;
+function sizeProblem({ sizeBytes, files }: TreeSize, { diskBytes }: EnvironmentSetup): string | null {
+  if (sizeBytes > diskBytes) return `it became larger than setup.diskBytes (${diskBytes})`;
+  return files > FILES_MAX ? `it has more than ${FILES_MAX} files` : null;
 }
 
 function failed(plan: EnvironmentPlan, problem: string): SandlotError {

@@ -69,7 +69,8 @@ async function openWithEnvironments(settings: Settings, world: World, registry: 
   const { environmentsOf } = await import("./build-environment.ts");
   const { backendWithEnvironments } = await import("./environments/backend-with-environments.ts");
   const open = (its: Settings) => openBackend(its, world, registry);
-  return backendWithEnvironments(backend, settings.blueprints, environmentsOf(settings, world, open), world);
+  const environments = environmentsOf(settings, world, open, async () => backend);
+  return backendWithEnvironments(backend, settings.blueprints, environments, world);
 }
 
 /** The backend that the settings name. */

@@ -58,6 +58,8 @@ export type Capability =
   | "checkpoints"
   /** A thread's files can be read and written without a sandbox (`hostWorkspaces`). */
   | "workspace-files"
+  /** A blueprint's `setup` can be built once, and mounted in its sandboxes (`programsOf`). */
+  | "environments"
   | "sessions"
   | "terminal"
   | "watch"
@@ -97,6 +99,19 @@ export interface Backend {
   readonly endsUnrenewed?: boolean;
   /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */
   readonly programFolders?: readonly string[];
+  /** Why blanks cannot take a thread's workspace late here, for a person. `null`: they can. Absent: it is not known. */
+  readonly lateBindingProblem?: string | null;
+  /** What a sandbox's processes and files in memory take now. `null`: the kernel does not count it. */
+  memoryOf?(ref: EngineRef, signal: AbortSignal): Promise<number | null>;
+  /**
+   * Names the programs that sandboxes of a blueprint have: the digest of the image, or the versions of the host's
+   * interpreters. What was built with others may not run with these. Only with the capability `environments`.
+   */
+  programsOf?(blueprint: Blueprint, signal: AbortSignal): Promise<string>;
+  /** The environment that a sandbox has mounted, as `name@hash`. `null`: none. Absent: no blueprint has a setup. */
+  environmentOf?(sandboxId: SandboxId): string | null;
+  /** Whether a sandbox made now would have another environment than this blank. */
+  isOutdated?(blank: { readonly sandboxId: SandboxId; readonly blueprint: string }): Promise<boolean>;
   /**
    * Stops every process of a sandbox where it is, until the returned function is called. Only with the capability
    * `pause`. A sandbox that dies meanwhile is no failure.

@@ -1,9 +1,11 @@
 /** `env ls`, `build`, `inspect` and `rm`: the environments of blueprints with a setup, in this home. */
 
 import { SandlotError } from "@sandlot/contract";
+import type { Backend } from "../backend/backend.ts";
 import { environmentsOf } from "../build-environment.ts";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import type { Settings } from "../config/settings.ts";
+import { livingOf } from "../environments/backend-with-environments.ts";
 import type { EnvironmentEntry } from "../environments/environment-store.ts";
 import type { Environments } from "../environments/environments.ts";
 import { openBackend } from "../open-fleet.ts";
@@ -21,6 +23,8 @@ export interface EnvCommandOptions {
 interface Opened {
   readonly settings: Settings;
   readonly environments: Environments;
+  /** Opened when it is first asked for. */
+  readonly backend: () => Promise<Backend>;
 }
 
 async function opened<Result>(
@@ -31,11 +35,15 @@ async function opened<Result>(
   const { config } = await loadSettings(options.config, terminal.environment);
   const settings = resolveSettings(config, terminal.environment);
   const world = systemWorld();
-  const environments = environmentsOf(settings, world, (its) => openBackend(its, world));
+  let opening: Promise<Backend> | null = null;
+  // It renews no sandbox, so those that no other process renews still end by themselves.
+  const backend = (): Promise<Backend> => (opening ??= openBackend({ ...settings, orphanTimeoutMs: 0 }, world));
+  const environments = environmentsOf(settings, world, (its) => openBackend(its, world), backend);
   try {
-    return await use({ settings, environments });
+    return await use({ settings, environments, backend });
   } finally {
     await environments.close();
+    await (await (opening as Promise<Backend> | null)?.catch(() => null))?.close();
   }
 }
 
@@ -65,7 +73,7 @@ export function buildEnvironments(
     }
     const ids: string[] = [];
     for (const named of chosen) {
-      const plan = await environments.plan(named);
+      const plan = await environments.plan(named, signal);
       if (plan === null) continue;
       await withProgress(terminal, `Building ${plan.id}`, () => environments.rebuild(plan, signal));
       ids.push(plan.id);
@@ -95,22 +103,12 @@ export function removeEnvironment(
   options: EnvCommandOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  return opened(terminal, options, async ({ settings, environments }) => {
+  return opened(terminal, options, async ({ backend, environments }) => {
     const entry = found(environments, id);
-    await environments.remove(entry.id, await livingSandboxes(settings, signal));
+    await environments.remove(entry.id, await livingOf(await backend(), signal));
     if (options.json) printJson(terminal, { removed: entry.id });
     else terminal.out(`${entry.id} is removed.\n`);
   });
-}
-
-async function livingSandboxes(settings: Settings, signal: AbortSignal): Promise<ReadonlySet<string>> {
-  const backend = await openBackend({ ...settings, orphanTimeoutMs: 0 }, systemWorld());
-  try {
-    const objects = await backend.list({ consistent: true }, signal);
-    return new Set(objects.map(({ labels }) => `${labels.sandboxId}-${labels.generation}`));
-  } finally {
-    await backend.close();
-  }
 }
 
 /** By its whole name, or the only one with this beginning. */

@@ -14,6 +14,7 @@ const NEEDED_BY: readonly (readonly [Capability, (blueprint: Blueprint) => boole
   ["runtime", ({ runtime }) => runtime !== undefined],
   ["limits", ({ limits }) => Object.values(limits).some((limit) => limit !== undefined)],
   ["mounts", ({ mounts }) => mounts.length > 0],
+  ["environments", ({ setup }) => setup !== undefined],
   ["network", ({ network }) => network.mode !== "none"],
 ];
 

@@ -69,6 +69,15 @@ export const DEFAULTS = {
     freeBytes: 512 * 1024 ** 2,
   },
 
+  environments: {
+    /** An index that is away for a minute does not stop a blueprint for long; a wrong setup is not built all day. */
+    retryAfterMs: 600_000,
+    /** A month covers a project that rests; building again costs minutes. */
+    maxAgeDays: 30,
+    /** Four environments of the largest default size. */
+    maxTotalBytes: 20 * 1_024 ** 3,
+  },
+
   leakDetection: {
     /** 0: off. The right value depends on the application; a wrong one is noise in every log. */
     afterMs: 0,

@@ -59,6 +59,11 @@ export interface FleetConfig {
   readonly autoRestart?: boolean | undefined;
   /** Checkpoints of workspaces and homes: for undo, diff, restore and fork. */
   readonly checkpoints?: FleetConfigCheckpoints | undefined;
+  /**
+   * What the setups of blueprints have built. One that a sandbox has mounted, or that a configured blueprint has now,
+   * is never removed.
+   */
+  readonly environments?: FleetConfigEnvironments | undefined;
   /** Finding leases that a caller forgot to release. */
   readonly leakDetection?: FleetConfigLeakDetection | undefined;
   /** What counts as work inside a sandbox without a lease. */
@@ -671,6 +676,25 @@ interface FleetConfigCheckpoints {
   readonly readBytes?: number | string | undefined;
   /** What stays free on the disk. Default: `536870912`. */
   readonly freeBytes?: number | string | undefined;
+}
+
+/**
+ * What the setups of blueprints have built. One that a sandbox has mounted, or that a configured blueprint has now, is
+ * never removed.
+ */
+interface FleetConfigEnvironments {
+  /**
+   * How long a failed build answers acquires with its error before one of them repeats it. A changed setup and
+   * `sandlot env build` repeat it at once. 0: every acquire repeats it. Default: `600000`.
+   */
+  readonly retryAfterMs?: number | string | undefined;
+  /** An environment that no sandbox was made with for this long is removed. Default: `30`. */
+  readonly maxAgeDays?: number | undefined;
+  /**
+   * What all environments of a home may take. Beyond, those that were not used for the longest time are removed.
+   * Default: `21474836480`.
+   */
+  readonly maxTotalBytes?: number | string | undefined;
 }
 
 /** Finding leases that a caller forgot to release. */

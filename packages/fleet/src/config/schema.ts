@@ -18,6 +18,7 @@ import { podSettingsSchema } from "../backend/pod-settings.ts";
 import { checkpointsSchema } from "./checkpoints-schema.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
+import { environmentsSchema } from "./environments-schema.ts";
 import { gatewayConfigSchema } from "./gateway-settings.ts";
 import { networkSchema, setupSchema } from "./network-schema.ts";
 import {
@@ -238,6 +239,7 @@ export function configSchemaOf({ backends, stores }: Registry) {
         .default(DEFAULTS.autoRestart)
         .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
       checkpoints: checkpointsSchema,
+      environments: environmentsSchema,
       leakDetection: z
         .strictObject({
           afterMs: durationOrOff("off")

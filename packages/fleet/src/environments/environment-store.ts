@@ -6,8 +6,9 @@
  *                             /ok      facts; made in the draft, so it appears with the rename that commits a build
  *                             /failed  the reason, in place of `ok` and `tree`
  *   environments/.sandlot-draft-*      a build in progress, or of a dead process
+ *   environments/trash/                what is being removed
  *   environments/locks/<name>@<hash>   an SQLite file, locked by the process that builds or removes
- *   environments/uses/<sandboxId>-<generation>   the name of the environment that it has mounted
+ *   environments/uses/<sandboxId>-<generation>   the environment that it has mounted, its engine and its home
  *
  * Invariants
  * - A tree is changed only as a draft. One that has `ok` is complete.
@@ -26,8 +27,8 @@ import {
   utimesSync,
   writeFileSync,
 } from "node:fs";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
+import { Trash } from "../host/workspaces/trash.ts";
 import { draftName, isAbandoned, isDraft } from "../world/drafts.ts";
 import { makeDirectories } from "../world/make-directories.ts";
 import { openDatabase } from "../world/sqlite-driver.ts";
@@ -47,6 +48,21 @@ export interface Failure {
   readonly at: number;
 }
 
+/** What a sandbox was made with. It never changes, also where a blank is bound to a thread. */
+export interface Use {
+  readonly id: string;
+  /** The engine that has the sandbox. */
+  readonly engine: string;
+  /** The path of its home. */
+  readonly home: string;
+}
+
+export interface NotedUse extends Use {
+  /** `<sandboxId>-<generation>`, as it was made. */
+  readonly sandbox: string;
+  readonly at: number;
+}
+
 export interface EnvironmentEntry {
   readonly id: string;
   readonly facts: EnvironmentFacts | null;
@@ -56,18 +72,24 @@ export interface EnvironmentEntry {
   readonly uses: readonly string[];
 }
 
+const TRASH = "trash";
+/** The owner of drafts in the trash. */
+const DRAFTS = "drafts";
+
 export class EnvironmentStore {
   readonly root: string;
   readonly #world: World;
+  readonly #trash: Trash;
 
   constructor(home: string, world: World) {
     this.root = join(home, "environments");
     this.#world = world;
+    this.#trash = new Trash(join(this.root, TRASH), world);
   }
 
   make(): void {
     makeDirectories(this.root, 0o700);
-    for (const name of ["locks", "uses"]) mkdirSync(join(this.root, name), { recursive: true, mode: 0o700 });
+    for (const name of ["locks", "uses", TRASH]) mkdirSync(join(this.root, name), { recursive: true, mode: 0o700 });
   }
 
   tree(id: string): string {
@@ -91,31 +113,32 @@ export class EnvironmentStore {
   }
 
   /** Also says that it is used now, which keeps it from being pruned by age. */
-  addUse(id: string, sandbox: string): void {
-    writeFileSync(join(this.root, "uses", sandbox), id, { mode: 0o600 });
+  addUse(sandbox: string, use: Use): void {
+    writeFileSync(join(this.root, "uses", sandbox), JSON.stringify(use), { mode: 0o600 });
     const nowSeconds = this.#world.wallMs() / 1_000;
-    if (existsSync(join(this.root, id))) utimesSync(join(this.root, id), nowSeconds, nowSeconds);
+    if (existsSync(join(this.root, use.id))) utimesSync(join(this.root, use.id), nowSeconds, nowSeconds);
   }
 
   dropUse(sandbox: string): void {
     rmSync(join(this.root, "uses", sandbox), { force: true });
   }
 
-  /** The environment of a sandbox, of any of its generations. */
-  usedBy(sandboxId: string): string | null {
-    const found = this.uses().filter(({ sandbox }) => sandbox.startsWith(`${sandboxId}-`));
-    return found.at(-1)?.id ?? null;
+  /** What a sandbox was made with, whatever its generation is now. */
+  usedBy(sandboxId: string): NotedUse | null {
+    const sandbox = namesIn(join(this.root, "uses")).findLast((name) => name.startsWith(`${sandboxId}-`));
+    return sandbox === undefined ? null : this.#use(sandbox);
   }
 
-  uses(): readonly { readonly sandbox: string; readonly id: string; readonly at: number }[] {
-    return namesIn(join(this.root, "uses")).flatMap((sandbox) => {
-      const path = join(this.root, "uses", sandbox);
-      try {
-        return [{ sandbox, id: readFileSync(path, "utf8"), at: statSync(path).mtimeMs }];
-      } catch {
-        return []; // Dropped meanwhile.
-      }
-    });
+  uses(): readonly NotedUse[] {
+    return namesIn(join(this.root, "uses")).flatMap((sandbox) => this.#use(sandbox) ?? []);
+  }
+
+  /** `null`: dropped meanwhile. */
+  #use(sandbox: string): NotedUse | null {
+    const path = join(this.root, "uses", sandbox);
+    const use = readJson<Use>(path);
+    const at = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
+    return use === null || at === undefined ? null : { ...use, sandbox, at };
   }
 
   entries(): readonly EnvironmentEntry[] {
@@ -143,24 +166,28 @@ export class EnvironmentStore {
     this.#replace(id, draft);
   }
 
-  fail(id: string, draft: string, failure: Failure): void {
+  async fail(id: string, draft: string, failure: Failure): Promise<void> {
     writeFileSync(join(draft, "failed"), JSON.stringify(failure));
-    rmSync(join(draft, "tree"), { recursive: true, force: true });
+    this.#trash.throwAway(join(draft, "tree"), hashOf(id));
     this.#replace(id, draft);
+    await this.#trash.empty(hashOf(id));
   }
 
-  discard(draft: string): Promise<void> {
-    return rm(draft, { recursive: true, force: true });
+  async discard(draft: string): Promise<void> {
+    this.#trash.throwAway(draft, DRAFTS);
+    await this.#trash.empty(DRAFTS);
   }
 
+  /**
+   * What was there has no `ok`: it is the log of an earlier attempt, or a tree that is going. No sandbox has it.
+   */
   #replace(id: string, draft: string): void {
     const path = join(this.root, id);
-    // Without `ok` it is the log of an earlier attempt, or a tree that is going: no sandbox has it.
-    if (existsSync(path)) renameSync(path, this.#trash());
+    this.#trash.throwAway(path, hashOf(id));
     renameSync(draft, path);
   }
 
-  /** Whether it is gone. Not when a sandbox uses it. The caller holds the lock. */
+  /** `false` where it is used, and nothing has changed. The caller holds the lock. */
   async remove(id: string): Promise<boolean> {
     const [path, ok] = [join(this.root, id), join(this.root, id, "ok")];
     if (!existsSync(path)) return true;
@@ -170,23 +197,25 @@ export class EnvironmentStore {
       if (existsSync(going)) renameSync(going, ok);
       return false;
     }
-    const trash = this.#trash();
-    renameSync(path, trash);
-    await rm(trash, { recursive: true, force: true });
+    this.#trash.throwAway(path, hashOf(id));
+    await this.#trash.empty(hashOf(id));
     return true;
   }
 
-  /** A name that is removed later where this process ends before it has done so. */
-  #trash(): string {
-    return join(this.root, draftName(this.#world));
+  /** Undoes the removal that a dead process has begun: sandboxes may have the tree. The caller holds the lock. */
+  undoRemoval(id: string): void {
+    const ok = join(this.root, id, "ok");
+    if (existsSync(`${ok}.going`)) renameSync(`${ok}.going`, ok);
   }
 
+  /** Drafts of processes that have ended, and what they did not remove to the end. */
   async removeAbandoned(): Promise<void> {
     for (const name of namesIn(this.root).filter(isDraft)) {
       const path = join(this.root, name);
       const at = statSync(path, { throwIfNoEntry: false })?.mtimeMs;
-      if (at !== undefined && isAbandoned(name, at, this.#world)) await rm(path, { recursive: true, force: true });
+      if (at !== undefined && isAbandoned(name, at, this.#world)) this.#trash.throwAway(path, DRAFTS);
     }
+    await this.#trash.empty();
   }
 
   /** `null` while another process, or another part of this one, has it. The kernel frees a dead process's lock. */
@@ -201,6 +230,11 @@ export class EnvironmentStore {
     }
     return { release: () => database.close() };
   }
+}
+
+/** An owner in the trash has no dot; the name of a blueprint may. */
+function hashOf(id: string): string {
+  return id.slice(id.lastIndexOf("@") + 1);
 }
 
 function namesIn(directory: string): readonly string[] {

@@ -13,8 +13,8 @@
 import { SandlotError } from "@sandlot/contract";
 import type { NamedBlueprint } from "../backend/blueprint.ts";
 import type { World } from "../world/world.ts";
-import { type Basis, type EnvironmentPlan, planOf } from "./environment-hash.ts";
-import { type EnvironmentEntry, type EnvironmentFacts, EnvironmentStore } from "./environment-store.ts";
+import { type Basis, type EnvironmentPlan, FileSums, planOf } from "./environment-hash.ts";
+import { type EnvironmentEntry, type EnvironmentFacts, EnvironmentStore, type Use } from "./environment-store.ts";
 
 /** Runs a setup with `tree` at /opt/env. Resolves with facts, rejects with `environment_failed`. */
 export type Builder = (
@@ -28,53 +28,57 @@ export interface EnvironmentsOptions {
   readonly world: World;
   readonly basis: Basis;
   readonly build: Builder;
-  readonly limits?: Partial<EnvironmentLimits>;
+  readonly limits: EnvironmentLimits;
 }
 
+/** The section `environments` of the configuration. */
 export interface EnvironmentLimits {
-  /** A failed build is not tried again for this long. */
   readonly retryAfterMs: number;
-  /** One that no sandbox was made with for this long is removed. */
-  readonly maxAgeMs: number;
-  /** All of them together; the longest unused are removed first. */
+  readonly maxAgeDays: number;
   readonly maxTotalBytes: number;
 }
 
-const LIMITS: EnvironmentLimits = {
-  retryAfterMs: 10 * 60_000,
-  maxAgeMs: 30 * 86_400_000,
-  maxTotalBytes: 20 * 1_024 ** 3,
-};
+/** The sandboxes that an engine has, by `<sandboxId>-<generation>` as they were made. */
+export interface Living {
+  readonly engine: string;
+  readonly sandboxes: ReadonlySet<string>;
+}
+
+const DAY_MS = 86_400_000;
 const LOOK_AGAIN_MS = 250;
+/** Longer than any engine takes to make a sandbox. */
+const MAKING_MS = 600_000;
 
 export class Environments {
   readonly store: EnvironmentStore;
   readonly #options: EnvironmentsOptions;
   readonly #limits: EnvironmentLimits;
+  readonly #sums = new FileSums();
   readonly #building = new Map<string, Promise<void>>();
   readonly #ending = new AbortController();
 
   constructor(options: EnvironmentsOptions) {
     this.#options = options;
-    this.#limits = { ...LIMITS, ...options.limits };
+    this.#limits = options.limits;
     this.store = new EnvironmentStore(options.home, options.world);
     this.store.make();
   }
 
-  plan(named: NamedBlueprint): Promise<EnvironmentPlan | null> {
-    return planOf(named, this.#options.basis);
+  plan(named: NamedBlueprint, signal: AbortSignal): Promise<EnvironmentPlan | null> {
+    return planOf(named, this.#options.basis, this.#sums, signal);
   }
 
   /** The environment, built where it is missing, with the use of this sandbox noted. `null`: no setup. */
   async use(
     named: NamedBlueprint,
     sandbox: string,
+    where: Omit<Use, "id">,
     signal: AbortSignal,
   ): Promise<{ tree: string; facts: EnvironmentFacts } | null> {
-    const plan = await this.plan(named);
+    const plan = await this.plan(named, signal);
     if (plan === null) return null;
     for (;;) {
-      this.store.addUse(plan.id, sandbox);
+      this.store.addUse(sandbox, { ...where, id: plan.id });
       const facts = this.store.facts(plan.id);
       if (facts !== null) return { tree: this.store.tree(plan.id), facts };
       this.store.dropUse(sandbox);
@@ -104,8 +108,8 @@ export class Environments {
     return this.store.entries();
   }
 
-  /** Throws `environment_in_use` where a sandbox has it mounted. `living`: the sandboxes of this home, by name. */
-  async remove(id: string, living: ReadonlySet<string>): Promise<void> {
+  /** Throws `environment_in_use` where a sandbox has it mounted. */
+  async remove(id: string, living: Living): Promise<void> {
     this.forget(living);
     const lock = await this.#lock(id, this.#ending.signal);
     try {
@@ -117,15 +121,20 @@ export class Environments {
     }
   }
 
-  /** Drops the uses of sandboxes that are gone. One that is being made is not in the engine's list yet. */
-  forget(living: ReadonlySet<string>, youngerThanMs = 600_000): void {
+  /**
+   * Drops the uses of sandboxes that are gone. One that is being made is not in the engine's list yet. What another
+   * engine has is not known here: its uses go by age.
+   */
+  forget({ engine, sandboxes }: Living): void {
     const nowMs = this.#options.world.wallMs();
-    for (const { sandbox, at } of this.store.uses())
-      if (!living.has(sandbox) && nowMs - at >= youngerThanMs) this.store.dropUse(sandbox);
+    for (const use of this.store.uses()) {
+      const graceMs = use.engine === engine ? MAKING_MS : this.#limits.maxAgeDays * DAY_MS;
+      if (!sandboxes.has(use.sandbox) && nowMs - use.at >= graceMs) this.store.dropUse(use.sandbox);
+    }
   }
 
   /** Removes what is old or too much, never what is mounted or in `keep`. */
-  async prune(living: ReadonlySet<string>, keep: ReadonlySet<string>): Promise<readonly string[]> {
+  async prune(living: Living, keep: ReadonlySet<string>): Promise<readonly string[]> {
     this.forget(living);
     await this.store.removeAbandoned();
     const nowMs = this.#options.world.wallMs();
@@ -133,7 +142,7 @@ export class Environments {
     let totalBytes = entries.reduce((sum, { facts }) => sum + (facts?.sizeBytes ?? 0), 0);
     const removed: string[] = [];
     for (const { id, facts, usedAt, uses } of entries) {
-      const isDue = nowMs - usedAt > this.#limits.maxAgeMs || totalBytes > this.#limits.maxTotalBytes;
+      const isDue = nowMs - usedAt > this.#limits.maxAgeDays * DAY_MS || totalBytes > this.#limits.maxTotalBytes;
       if (!isDue || keep.has(id) || uses.length > 0) continue;
       const lock = this.store.tryLock(id);
       if (lock === null) continue;
@@ -162,6 +171,7 @@ export class Environments {
     const began = world.wallMs();
     const lock = await this.#lock(plan.id, this.#ending.signal);
     try {
+      this.store.undoRemoval(plan.id);
       if (this.store.facts(plan.id) !== null) return;
       // Another process may have failed while this one waited.
       const failure = this.store.failure(plan.id);
@@ -174,7 +184,10 @@ export class Environments {
 
   #throwIfFailed(id: string): void {
     const failure = this.store.failure(id);
-    if (failure === null || this.#options.world.wallMs() - failure.at > this.#limits.retryAfterMs) return;
+    if (failure === null) return;
+    const ageMs = this.#options.world.wallMs() - failure.at;
+    // Negative where the clock was set back: the failure may be of any age.
+    if (ageMs < 0 || ageMs >= this.#limits.retryAfterMs) return;
     throw new SandlotError("environment_failed", { environment: id, problem: failure.problem });
   }
 
@@ -198,7 +211,7 @@ export class Environments {
         throw error;
       }
       const problem = "problem" in error.details ? String(error.details.problem) : error.message;
-      this.store.fail(plan.id, directory, { problem, at: world.wallMs() });
+      await this.store.fail(plan.id, directory, { problem, at: world.wallMs() });
       throw error;
     }
   }

@@ -2,8 +2,8 @@
 
 import { openFleet } from "../../src/open-fleet.ts";
 
-const { home, setup, index } = JSON.parse(process.argv[2] ?? "{}");
-const fleet = await openFleet({ home, backend: "local", blueprints: { default: { setup } } });
+const { config, setup, index } = JSON.parse(process.argv[2] ?? "{}");
+const fleet = await openFleet({ ...config, blueprints: { default: { setup } } });
 const seen = await Promise.all(
   [0, 1, 2, 3, 4].map(async (thread) => {
     const lease = await fleet.acquire({ thread: `t${index}-${thread}` });

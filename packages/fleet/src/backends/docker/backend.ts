@@ -30,6 +30,7 @@ import type {
   Target,
 } from "../../backend/backend.ts";
 import { BackendCalls } from "../../backend/backend-calls.ts";
+import type { Blueprint } from "../../backend/blueprint.ts";
 import { NO_OTHERS, type OtherBackends } from "../../backend/entry.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
@@ -44,7 +45,7 @@ import { Renewer } from "../../sandboxd/renewer.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { AioRecords } from "./aio/records.ts";
 import { AioRuntime } from "./aio/runtime.ts";
-import { canHaveNetwork, capabilitiesOf } from "./capabilities.ts";
+import { canHaveNetwork, capabilitiesOf, lateBindingProblem, missingCapability } from "./capabilities.ts";
 import { Images } from "./container/images.ts";
 import { publishes } from "./container/transport.ts";
 import { ContainerAccounts } from "./container-accounts.ts";
@@ -92,6 +93,7 @@ export async function openDockerBackend(options: DockerBackendOptions): Promise<
 class DockerBackend implements Backend {
   readonly name = NAME;
   readonly capabilities: ReadonlySet<Capability>;
+  readonly lateBindingProblem: string | null;
   readonly workspaces: DiskWorkspaces;
   readonly checkpoints: DiskCheckpoints;
   readonly markers: Markers;
@@ -104,6 +106,7 @@ class DockerBackend implements Backend {
   readonly #credentials: ContainerCredentials;
   readonly #accounts: ContainerAccounts;
   readonly #egresses: Egresses;
+  readonly #images: Images;
   readonly #maker: Maker;
   readonly #remover: Remover;
   readonly #watcher: Watcher;
@@ -148,9 +151,9 @@ class DockerBackend implements Backend {
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
     const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
-    const images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "image-pulling", ...told }));
+    this.#images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "image-pulling", ...told }));
     this.#maker = new Maker({
-      ...{ ...shared, egresses, accounts, settings, images },
+      ...{ ...shared, egresses, accounts, settings, images: this.#images },
       remover: this.#remover,
       aio: this.#aio,
       onRuntimeProblem: (error) => onTrouble("runtime-directories", problemOf(error)),
@@ -183,10 +186,10 @@ class DockerBackend implements Backend {
     const sweepAccounts = async () => accounts.sweep();
     const sweeps = [this.#objects.sweep(world.wallMs()), this.workspaces.sweep(), sweepAccounts()];
     this.#sweeping = Promise.allSettled(sweeps);
-    // On another host a renamed directory may appear late, or under its old name.
-    const lateBinding = engine.facts.isOnThisHost && this.workspaces.probeLateBinding().possible;
+    this.lateBindingProblem = lateBindingProblem(engine, this.workspaces);
     const network = canHaveNetwork(engine, settings);
-    this.capabilities = capabilitiesOf(engine, { lateBinding, network, ownAccounts: accounts.areOwn }, settings);
+    const can = { lateBinding: this.lateBindingProblem === null, network, ownAccounts: accounts.areOwn };
+    this.capabilities = capabilitiesOf(engine, can, settings);
     const own = { credentials: this.#credentials, liveness: this.#liveness, pausing: this.#pauses, aio: this.#aio };
     this.#reaching = new ContainerAttacher({ ...shared, ...own, guards: this.#guards, egresses, network });
   }
@@ -250,6 +253,12 @@ class DockerBackend implements Backend {
   /** A server of the image's own does not end itself, and a paused container cannot. */
   get endsUnrenewed(): boolean {
     return this.#aio === null && !this.#settings.docker.pauseParked;
+  }
+
+  memoryOf = async (ref: EngineRef) => this.#guards.memoryOf(await this.#objects.get(this.#parse(ref).name));
+
+  programsOf({ image }: Pick<Blueprint, "image">, signal: AbortSignal): Promise<string> {
+    return this.#images.digest(image ?? this.#settings.docker.image, signal);
   }
 
   async hostWorkspaces(): Promise<HostWorkspaces> {
@@ -387,8 +396,4 @@ class DockerBackend implements Backend {
     if (mode !== "none" && !this.capabilities.has("network")) throw missing("the blueprint's network");
     if (mode === "none" && this.#aio !== null) throw missing("an image whose server is reached through a network");
   }
-}
-
-function missingCapability(capability: Capability, neededBy: string): SandlotError {
-  return new SandlotError("capability_missing", { backend: NAME, capability, neededBy });
 }

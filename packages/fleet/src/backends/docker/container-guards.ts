@@ -83,6 +83,12 @@ export class ContainerGuards extends HostGuards {
     return guarded === null ? sandbox : this.limit(object.name, sandbox, guarded.group, guarded.guard);
   }
 
+  /** `null` where the container has no limits, so that its group is not known. */
+  async memoryOf(object: ContainerObject | null): Promise<number | null> {
+    const guarded = object === null ? null : await this.watch(object);
+    return guarded?.group.usage().memoryBytes ?? null;
+  }
+
   /**
    * The engine reports that the kernel killed a process of a container for lack of memory. Without a limit the host was
    * out of memory.

@@ -40,6 +40,7 @@ import { makeLayout, socketPath } from "../../host/layout.ts";
 import { type Limits, openLimits, ProjectQuotas } from "../../host/limits/index.ts";
 import { lazyLimits } from "../../host/limits/lazy-limits.ts";
 import { machineId } from "../../host/process-table.ts";
+import { hostInterpreters } from "../../host/runtime/host-interpreters.ts";
 import { closingProblem } from "../../host/runtime/runtime-directory.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { QuotaWorkspaces } from "../../host/workspaces/quota-workspaces.ts";
@@ -84,6 +85,7 @@ class LocalBackend implements Backend {
   /** A sandbox has the host's own `/usr`. */
   readonly programFolders = ["/usr/local/bin", "/usr/bin", "/bin"];
   readonly capabilities: ReadonlySet<Capability>;
+  readonly lateBindingProblem: string | null;
   readonly workspaces: DiskWorkspaces;
   readonly checkpoints: DiskCheckpoints;
   readonly markers: Markers;
@@ -172,7 +174,9 @@ class LocalBackend implements Backend {
     const dress = (name: string, inner: Attachment) => this.#withLimitsAndEgress(name, inner);
     this.#attacher = new Attacher({ world, credentials: this.#credentials, probe, dress });
     this.#sweeping = this.#sweep();
-    this.capabilities = capabilitiesOf(isUnsafe, this.workspaces.probeLateBinding().possible, accounts !== null);
+    const late = this.workspaces.probeLateBinding();
+    this.lateBindingProblem = late.possible ? null : late.reason;
+    this.capabilities = capabilitiesOf(isUnsafe, late.possible, accounts !== null);
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -221,6 +225,15 @@ class LocalBackend implements Backend {
       const listed = await Promise.all(wanted.map((name) => this.#listed(name, sandboxId)));
       return listed.filter((object) => object !== null);
     });
+  }
+
+  async memoryOf(ref: EngineRef): Promise<number | null> {
+    return this.#limits.open(this.#parse(ref).name).usage().memoryBytes;
+  }
+
+  /** A sandbox has the host's own `/usr`. */
+  programsOf(): Promise<string> {
+    return hostInterpreters();
   }
 
   async hostWorkspaces(): Promise<HostWorkspaces> {
@@ -364,5 +377,5 @@ function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: bo
     ...(lateBinding ? ["late-binding" as const] : []),
     ...(ownAccounts ? ["own-account" as const] : []),
   ];
-  return new Set([...always, "limits", "network", ...some]);
+  return new Set([...always, "environments", "limits", "network", ...some]);
 }

@@ -200,7 +200,8 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     const taking = { signal, cause: "automatic", writers: "live" } as const;
     const { generation = null } = record ?? {};
     const startedAt = this.#parts.world.monotonicMs();
-    const taken = await checkpoints.take(owner, { ...taking, generation, environment: null });
+    const environment = this.#environmentOf(record);
+    const taken = await checkpoints.take(owner, { ...taking, generation, environment });
     if (taken.kind !== "taken") return null;
     this.#tell(owner, taken.checkpoint, startedAt);
     return taken.checkpoint;
@@ -266,10 +267,15 @@ export class ThreadCheckpoints implements FleetCheckpoints {
   ): Promise<TakenCheckpoint> {
     const startedAt = this.#parts.world.monotonicMs();
     const { generation = null } = record ?? {};
-    const taken = await checkpoints.take(owner, { ...options, generation, environment: null });
+    const environment = this.#environmentOf(record);
+    const taken = await checkpoints.take(owner, { ...options, generation, environment });
     if (taken.kind === "nothing") throw new SandlotError("thread_not_found", { thread: owner.thread });
     if (taken.kind === "taken") this.#tell(owner, taken.checkpoint, startedAt);
     return { checkpoint: taken.checkpoint, isNew: taken.kind === "taken" };
+  }
+
+  #environmentOf(record: SandboxRecord | null): string | null {
+    return record === null ? null : (this.#parts.backend.environmentOf?.(record.sandboxId) ?? null);
   }
 
   #tell({ user, thread }: WorkspaceOwner, { id, cause, addedBytes }: Checkpoint, startedAt: number): void {

@@ -54,19 +54,21 @@ export interface PoolPlan {
  * How the blanks of this instance's engine should change. `records` are those of the engine, `taken` counts all of the
  * fleet. `mayEndStale` tells whether a blank that no configured blueprint matches may end now:
  * during a rolling update two configurations run side by side, and should not end each other's blanks at once.
+ * `outdated` are those whose blueprint is configured, and that would be made otherwise now: they end like stale ones.
  */
 export function planPool(
   records: readonly SandboxRecord[],
   { pool, blueprints, limits }: Pick<Settings, "pool" | "blueprints" | "limits">,
   mayEndStale: (record: SandboxRecord) => boolean,
   taken = records.length,
+  outdated: ReadonlySet<SandboxRecord> = new Set(),
 ): PoolPlan {
   const plan = { create: [] as string[], stop: [] as { record: SandboxRecord; reason: StopReason }[] };
   const targets = poolTargets(pool, blueprints);
   const { max, maxPerEngine } = limits;
   let room = Math.min(max - taken, maxPerEngine === 0 ? max : maxPerEngine - records.length);
   for (const [hash, { name, count }] of targets) {
-    const ready = blanksOf(records, hash);
+    const ready = blanksOf(records, hash).filter((record) => !outdated.has(record));
     const coming = records.filter(
       ({ state, thread, blueprintHash }) => state === "creating" && thread === null && blueprintHash === hash,
     );
@@ -76,7 +78,7 @@ export function planPool(
     for (const record of ready.slice(count)) plan.stop.push({ record, reason: "surplus" });
   }
   for (const record of records) {
-    const stale = isBlank(record) && !targets.has(record.blueprintHash);
+    const stale = isBlank(record) && (!targets.has(record.blueprintHash) || outdated.has(record));
     if (stale && mayEndStale(record)) plan.stop.push({ record, reason: "stale-blueprint" });
   }
   return plan;

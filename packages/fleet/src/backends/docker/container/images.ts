@@ -59,6 +59,11 @@ export class Images {
     return usable(name, pulled);
   }
 
+  /** The engine's id of the image: a digest over all that it has. Pulls it as `ready` does. */
+  async digest(name: string, signal: AbortSignal): Promise<string> {
+    return (await this.ready(name, signal)).Id;
+  }
+
   async #join(name: string, signal: AbortSignal): Promise<void> {
     const pull = this.#pulls.get(name) ?? this.#begin(name);
     pull.waiting++;
