@@ -25,6 +25,7 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>>
   cli: () => import("./suites/cli.ts"),
   stores: () => import("./suites/stores.ts"),
   peers: () => import("./suites/peers.ts"),
+  environments: () => import("./suites/environments.ts"),
   checkpoints: () => import("./suites/checkpoints.ts"),
   kubernetes: () => import("./suites/kubernetes.ts"),
 };
