@@ -16,6 +16,7 @@ const SHORT = {
   "docs/guides/network.md": "Network",
   "docs/guides/home.md": "Home directory",
   "docs/guides/packages.md": "Packages and environments",
+  "docs/guides/data-science.md": "From nothing to a plot",
   "docs/guides/gateway.md": "Gateway",
   "docs/guides/several-gateways.md": "Several gateways",
   "docs/LIFECYCLE.md": "Lifecycle",

@@ -78,13 +78,21 @@ export async function checkConfig(
   const gatewayAt = { host, port };
   if (options.json)
     return printJson(terminal, { file, settings: withoutValues(settings), gateway: gatewayAt, registries });
+  const isPoolSet = config.pool !== undefined;
   const listens = `${host.includes(":") ? `[${host}]` : host}:${port}`;
   terminal.out(
-    `${file ?? "The default configuration"} is right. It comes to:\n${summary(settings, listens, registries)}`,
+    `${file ?? "The default configuration"} is right. It comes to:\n${summary(settings, { listens, isPoolSet }, registries)}`,
   );
 }
 
-function summary(settings: Settings, listens: string, registries: readonly BlueprintRegistries[]): string {
+/** The backend has not been asked. */
+const POOL_BY_DEFAULT = "1 of default by `sandlot serve`, where the backend can; `sandlot explain pool` looks";
+
+function summary(
+  settings: Settings,
+  { listens, isPoolSet }: { readonly listens: string; readonly isPoolSet: boolean },
+  registries: readonly BlueprintRegistries[],
+): string {
   const { home, fleetId, backend, store, blueprints, pool, limits, ...rest } = settings;
   const blanks = Object.entries(pool).map(([name, count]) => `${count} of ${name}`);
   const lines: readonly (readonly [string, string])[] = [
@@ -96,7 +104,7 @@ function summary(settings: Settings, listens: string, registries: readonly Bluep
     ...registries.flatMap(({ blueprint, registries: lines }) =>
       lines.map((line) => [`${line.tool} of ${blueprint}`, registryText(line)] as const),
     ),
-    ["kept ready", blanks.join(", ") || "none"],
+    ["kept ready", isPoolSet ? blanks.join(", ") || "none" : POOL_BY_DEFAULT],
     [
       "limit",
       `${limits.max} sandboxes (${limits.mode}), ${limits.maxPerUser || "any number"} per user${ownLimits(limits)}${engineLimit(limits)}, then ${limits.onFull}`,

@@ -8,6 +8,7 @@ import { type RegistryLine, resolveRegistries, thisMachine } from "../host/egres
 import { systemWorld } from "../world/system-world.ts";
 
 export interface BlueprintRegistries {
+  /** Its name; the network of its setup is one of its own. */
   readonly blueprint: string;
   readonly registries: readonly RegistryLine[];
 }
@@ -18,10 +19,13 @@ export async function registriesOf(
 ): Promise<readonly BlueprintRegistries[]> {
   const found: BlueprintRegistries[] = [];
   for (const { name, blueprint } of Object.values(blueprints)) {
-    const { registries, mirrors } = blueprint.network;
-    const options = { world: systemWorld(), machine: thisMachine(environment) };
-    const resolved = await resolveRegistries({ registries, mirrors }, options);
-    if (resolved !== null) found.push({ blueprint: name, registries: resolved.lines });
+    const { network, setup } = blueprint;
+    const networks = [[name, network] as const, ...(setup ? [[`${name}'s setup`, setup.network] as const] : [])];
+    for (const [user, { registries, mirrors }] of networks) {
+      const options = { world: systemWorld(), machine: thisMachine(environment) };
+      const resolved = await resolveRegistries({ registries, mirrors }, options);
+      if (resolved !== null) found.push({ blueprint: user, registries: resolved.lines });
+    }
   }
   return found;
 }

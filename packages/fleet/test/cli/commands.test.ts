@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
@@ -78,6 +78,29 @@ describe("config check", () => {
     expect(code).toBe(0);
     expect(stdout).toContain("/data/sandlot/fleet.db");
     expect(stdout).toContain("50 sandboxes (hard)");
+    expect(stdout).toContain("1 of default by `sandlot serve`");
+  });
+
+  it("prints each registry with its origin, also those of a setup", async () => {
+    const home = join(folder, "of-pip");
+    mkdirSync(join(home, ".config", "pip"), { recursive: true });
+    const index = "https://a:b@packages.invalid/simple";
+    writeFileSync(join(home, ".config", "pip", "pip.conf"), `[global]\nindex-url = ${index}\n`);
+    const network = { mode: "allowlist", registries: ["pip"] };
+    const path = file(
+      "registries.json",
+      JSON.stringify({ pool: {}, blueprints: { b: { setup: { script: "true", network } } } }),
+    );
+    const environment = { HOME: home, XDG_CONFIG_DIRS: "/nowhere" };
+    const { stdout } = await runHere(["config", "check", path], environment);
+    expect(stdout).toMatch(
+      /pip of b's setup +https:\/\/packages\.invalid\/simple, from .*of-pip\/\.config\/pip\/pip\.conf/,
+    );
+    expect(stdout).toMatch(/kept ready +none/);
+    expect(stdout).not.toContain("a:b@");
+    expect(JSON.parse((await runHere(["config", "check", path, "--json"], environment)).stdout)).toMatchObject({
+      registries: [{ blueprint: "b's setup", registries: [{ tool: "pip", url: "https://packages.invalid/simple" }] }],
+    });
   });
 
   it("accepts a right file, with a $schema for editors, and shows no values of variables", async () => {

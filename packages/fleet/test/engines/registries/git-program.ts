@@ -1,6 +1,6 @@
 /** git's own HTTP backend over TLS, and a sandbox that clones from it and pushes to it with a bound secret. */
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:https";
 import { tmpdir } from "node:os";
@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { createAuthority, issueCertificate } from "../../../src/host/egress/certificates/authority.ts";
 import { openFleet } from "../../../src/open-fleet.ts";
 import { ATTEMPTS } from "../../support/attempts.ts";
+import { serveGit } from "./git-backend.ts";
 import { INDEX, PASSWORD, PORT } from "./loopback-registries.ts";
 
 const { kind, commands, attempts } = JSON.parse(process.argv[2] ?? "{}") as {
@@ -32,40 +33,7 @@ const server = createServer({ cert: keys.certificatePem, key: keys.keyPem }, (re
     response.writeHead(401, { "www-authenticate": 'Basic realm="git"' }).end("who are you?");
     return;
   }
-  const url = new URL(request.url ?? "", "https://git");
-  const backend = spawn("git", ["http-backend"], {
-    env: {
-      PATH: process.env.PATH,
-      GIT_PROJECT_ROOT: join(directory, "repositories"),
-      GIT_HTTP_EXPORT_ALL: "1",
-      PATH_INFO: url.pathname,
-      QUERY_STRING: url.search.slice(1),
-      REQUEST_METHOD: request.method,
-      CONTENT_TYPE: request.headers["content-type"] ?? "",
-      HTTP_CONTENT_ENCODING: String(request.headers["content-encoding"] ?? ""),
-      GIT_PROTOCOL: String(request.headers["git-protocol"] ?? ""),
-      REMOTE_USER: "dev",
-    },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  request.pipe(backend.stdin);
-  backend.stdin.on("error", () => {});
-  let head = Buffer.alloc(0);
-  backend.stdout.on("data", function first(chunk: Buffer) {
-    head = Buffer.concat([head, chunk]);
-    const end = head.indexOf("\r\n\r\n");
-    if (end < 0) return;
-    backend.stdout.off("data", first);
-    let status = 200;
-    for (const line of head.subarray(0, end).toString().split("\r\n")) {
-      const [name = "", value = ""] = line.split(/:\s*/, 2);
-      if (name.toLowerCase() === "status") status = Number.parseInt(value, 10);
-      else response.setHeader(name, value);
-    }
-    response.writeHead(status);
-    response.write(head.subarray(end + 4));
-    backend.stdout.pipe(response);
-  });
+  serveGit(join(directory, "repositories"), request, response);
 });
 await new Promise<void>((resolve) => server.listen(PORT, "0.0.0.0", resolve));
 

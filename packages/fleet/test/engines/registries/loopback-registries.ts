@@ -9,6 +9,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import { join } from "node:path";
+import { ChecksumDatabase, sumOfModule } from "./checksum-database.ts";
 
 export const INDEX = { host: "index.test", address: "10.77.0.1" };
 export const FILES = { host: "files.test", address: "10.77.0.2" };
@@ -23,7 +24,15 @@ interface Seen {
   readonly authorization: string | null;
 }
 
+export interface RegistryOptions {
+  readonly wantsCredentials: boolean;
+  /** What Go's checksum database says of the module: the truth, or another sum. */
+  readonly checksums?: "right" | "wrong";
+}
+
 export interface Registries {
+  /** The value of GOSUMDB. */
+  readonly checksumDatabase: string;
   readonly seen: Seen[];
   close(): void;
 }
@@ -31,14 +40,23 @@ export interface Registries {
 export async function serveRegistries(
   directory: string,
   keys: { certificatePem: string; keyPem: string },
-  wantsCredentials: boolean,
+  { wantsCredentials, checksums = "right" }: RegistryOptions,
 ): Promise<Registries> {
   const packages = makePackages(directory);
+  const database = new ChecksumDatabase(FILES.host, `https://${FILES.host}:${PORT}/sums`);
+  const zip = packages["hello-v1.0.0.zip"];
+  const sum = checksums === "right" && zip !== undefined ? sumOfModule(HELLO) : sumOfModule({});
+  database.add("example.test/hello", "v1.0.0", sum, sumOfModule({ "go.mod": HELLO_MOD }));
   const seen: Seen[] = [];
   const server = createServer({ cert: keys.certificatePem, key: keys.keyPem }, (request, response) => {
     const [host = ""] = (request.headers.host ?? "").split(":");
     const authorization = request.headers.authorization ?? null;
     seen.push({ host, method: request.method ?? "", path: request.url ?? "", authorization });
+    if (host === FILES.host && (request.url ?? "").startsWith("/sums/")) {
+      const found = database.answer((request.url ?? "").slice("/sums".length));
+      response.writeHead(found === null ? 404 : 200).end(found ?? "not here");
+      return;
+    }
     if (host === FILES.host) {
       sendFile(packages, request, response);
       return;
@@ -49,7 +67,7 @@ export async function serveRegistries(
     } else serveIndex(packages, request, response, wantsCredentials);
   });
   await new Promise<void>((resolve) => server.listen(PORT, "0.0.0.0", resolve));
-  return { seen, close: () => server.close() };
+  return { seen, checksumDatabase: database.name, close: () => server.close() };
 }
 
 type Packages = Readonly<Record<string, Buffer>>;
@@ -104,11 +122,17 @@ function serveIndex(
   if (url === "/go/example.test/hello/@v/list") return response.writeHead(200).end("v1.0.0\n");
   if (/^\/go\/example\.test\/hello\/@(?:latest|v\/v1\.0\.0\.info)$/.test(url))
     return json({ Version: "v1.0.0", Time: "2024-01-01T00:00:00Z" });
-  if (url === "/go/example.test/hello/@v/v1.0.0.mod")
-    return response.writeHead(200).end("module example.test/hello\n\ngo 1.20\n");
+  if (url === "/go/example.test/hello/@v/v1.0.0.mod") return response.writeHead(200).end(HELLO_MOD);
   if (url === "/go/example.test/hello/@v/v1.0.0.zip") return onward("hello-v1.0.0.zip");
   return response.writeHead(404).end("no such package");
 }
+
+const HELLO_MOD = "module example.test/hello\n\ngo 1.20\n";
+const HELLO = {
+  "example.test/hello@v1.0.0/go.mod": HELLO_MOD,
+  "example.test/hello@v1.0.0/main.go":
+    'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("go from the registry") }\n',
+};
 
 const ZIP = `
 import sys, zipfile
@@ -145,17 +169,23 @@ function makePackages(directory: string): Packages {
     "Cargo.toml": '[package]\nname = "samplers"\nversion = "1.0.0"\nedition = "2021"\n',
     "src/main.rs": 'fn main() { println!("rust from the registry"); }\n',
   });
-  const top = "example.test/hello@v1.0.0";
-  zip("hello-v1.0.0.zip", {
-    [`${top}/go.mod`]: "module example.test/hello\n\ngo 1.20\n",
-    [`${top}/main.go`]: 'package main\n\nimport "fmt"\n\nfunc main() { fmt.Println("go from the registry") }\n',
-  });
+  zip("hello-v1.0.0.zip", HELLO);
   const names = ["samplepy-1.0-py3-none-any.whl", "samplejs-1.0.0.tgz", "samplers-1.0.0.crate", "hello-v1.0.0.zip"];
   return Object.fromEntries(names.map((name) => [name, readFileSync(at(name))]));
 }
 
+export interface ToolConfiguration {
+  readonly authorityFile: string;
+  readonly withCredentials: boolean;
+  /** The value of GOSUMDB. */
+  readonly checksumDatabase: string;
+}
+
 /** The configuration of each tool, as a person of this machine would have it. */
-export function writeToolConfiguration(home: string, authorityFile: string, withCredentials: boolean): void {
+export function writeToolConfiguration(
+  home: string,
+  { authorityFile, withCredentials, checksumDatabase }: ToolConfiguration,
+): void {
   const base = `https://${INDEX.host}:${PORT}`;
   const write = (path: string, ...lines: string[]): void => {
     mkdirSync(join(home, path, ".."), { recursive: true });
@@ -183,6 +213,6 @@ export function writeToolConfiguration(home: string, authorityFile: string, with
     `index = "sparse+${base}/cargo/index/"`,
   );
   if (withCredentials) write(".cargo/credentials.toml", "[registries.mirror]", `token = "${TOKEN}"`);
-  write(".config/go/env", `GOPROXY=${base}/go,direct`, "GOSUMDB=off");
+  write(".config/go/env", `GOPROXY=${base}/go,direct`, `GOSUMDB=${checksumDatabase}`);
   if (withCredentials) write(".netrc", `machine ${INDEX.host}`, "login reader", `password ${PASSWORD}`);
 }

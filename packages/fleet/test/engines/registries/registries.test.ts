@@ -3,41 +3,33 @@
  * in a network namespace, through the real proxy.
  */
 
-import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { mkdtempSync, rmdirSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { stageProblem } from "../../host/egress/stage/stage.ts";
-import { inNetwork } from "./in-network.ts";
+import { type InNetworkOptions, inNetwork } from "./in-network.ts";
+import { RUST, toolchain } from "./toolchain.ts";
 
 interface Outcome {
   readonly results: readonly { readonly command: string; readonly exitCode: number | null; readonly output: string }[];
   readonly found: readonly string[];
   readonly leaks: readonly unknown[];
+  readonly lookups: number;
   readonly writes: readonly unknown[];
 }
 
 const PROGRAM = new URL("./registry-program.ts", import.meta.url);
 const problem = stageProblem("bwrap", "python3", "tar");
 
-function run(wish: Record<string, unknown>, isOrdinary = false): Promise<Outcome> {
-  const order = { backend: "local", withCredentials: true, named: true, commands: [], attempts: false, mounts: [] };
-  return inNetwork<Outcome>(PROGRAM, { ...order, ...wish }, isOrdinary);
+function run(wish: Record<string, unknown>, options: InNetworkOptions = {}): Promise<Outcome> {
+  const usual = { fleet: { backend: "local" }, withCredentials: true, checksums: "right", named: true };
+  const order = { ...usual, commands: [], attempts: false, mounts: [] };
+  return inNetwork<Outcome>(PROGRAM, { ...order, ...wish }, options);
 }
 
-/** Programs that a sandbox does not see by itself. */
-function toolchain(): { mounts: { hostPath: string; sandboxPath: string }[]; cargo: string | null; go: string | null } {
-  const go = ["/usr/local/go/bin", "/usr/lib/go/bin"].find((path) => existsSync(join(path, "go"))) ?? null;
-  try {
-    const cargo = execFileSync("env", ["rustup", "which", "cargo"], { encoding: "utf8" }).trim();
-    return { mounts: [{ hostPath: dirname(dirname(cargo)), sandboxPath: "/opt/rust" }], cargo: "/opt/rust/bin", go };
-  } catch {
-    return { mounts: [], cargo: existsSync("/usr/bin/cargo") ? "/usr/bin" : null, go };
-  }
-}
-
-const { mounts, cargo, go } = toolchain();
-const path = `export PATH=${[cargo, go].filter((part) => part !== null).join(":")}:$PATH`;
+const { rust, cargo, go, path } = toolchain();
+const mounts = rust === null ? [] : [{ hostPath: rust, sandboxPath: RUST }];
 const INSTALLS = [
   [
     "pip",
@@ -64,18 +56,55 @@ describe.skipIf(problem !== null)(`registries of this machine (${problem ?? "in 
     ["without credentials", false, false],
     ["as an ordinary user", true, true],
   ])("every tool installs as typed, %s", { timeout: 900_000 }, async (_, withCredentials, isOrdinary) => {
-    // An ordinary user cannot read root's toolchain.
-    const usable = INSTALLS.filter(([name]) => !isOrdinary || !name.startsWith("cargo"));
-    const commands = usable.map(([, command]) => command);
-    const outcome = await run({ withCredentials, commands, mounts: isOrdinary ? [] : mounts }, isOrdinary);
+    const commands = INSTALLS.map(([, command]) => command);
+    const place = mkdtempSync(join(tmpdir(), "sl-rust-"));
+    // An ordinary user cannot look into root's home, where the toolchain is.
+    const shown = isOrdinary && rust !== null ? { from: rust, to: place } : undefined;
+    const seen = shown === undefined ? mounts : [{ hostPath: place, sandboxPath: RUST }];
+    const outcome = await run({ withCredentials, commands, mounts: seen }, { isOrdinary, shown });
+    rmdirSync(place);
     expect(commands.length).toBeGreaterThanOrEqual(2);
-    for (const [index, [name, , said]] of usable.entries()) {
+    for (const [index, [name, , said]] of INSTALLS.entries()) {
       const { exitCode, output } = outcome.results[index]!;
       expect(output, name).toContain(said);
       expect(exitCode, `${name}: ${output}`).toBe(0);
     }
     expect(outcome.leaks).toEqual([]);
     expect(outcome.writes).toEqual([]);
+    expect(outcome.lookups > 0, "Go asks the checksum database on the second host").toBe(go !== null);
+  });
+
+  it.skipIf(go === null)(
+    "Go refuses a module that its checksum database contradicts",
+    { timeout: 600_000 },
+    async () => {
+      const commands = [`${path}; go install example.test/hello@latest`];
+      const { results, lookups } = await run({ withCredentials: false, checksums: "wrong", commands });
+      expect(results[0]!.exitCode).not.toBe(0);
+      expect(results[0]!.output).toContain("SECURITY ERROR");
+      expect(lookups).toBeGreaterThan(0);
+    },
+  );
+
+  it("an environment is built from them, for sandboxes without a network", { timeout: 900_000 }, async () => {
+    const lines = [
+      "/usr/bin/python3 -m pip install samplepy",
+      "npm i -g samplejs",
+      ...(go === null ? [] : [`${path}; go install example.test/hello@latest`]),
+    ];
+    const commands = [
+      "/usr/bin/python3 -c 'import samplepy; print(samplepy.said)'; samplejs",
+      ...(go === null ? [] : ["hello"]),
+      "/usr/bin/python3 -c 'import socket; print(len(socket.if_nameindex()))'; env | grep -c -i proxy",
+      "grep -rs -e pw-7Qz -e tok-Kd83 /opt/env ~ | head",
+    ];
+    const { results, leaks, writes } = await run({ script: lines.join("\n"), commands });
+    const said = results.map(({ output }) => output.trim());
+    expect(said[0]).toContain("python from the registry\nnode from the registry");
+    if (go !== null) expect(said[1]).toContain("go from the registry");
+    expect(said.at(-2)).toBe("1\n0");
+    expect(said.at(-1)).toBe("");
+    expect({ leaks, writes }).toEqual({ leaks: [], writes: [] });
   });
 
   it("refuses to publish and to browse, and fifty attempts find no credential", { timeout: 900_000 }, async () => {

@@ -12,12 +12,25 @@ import { openFleet } from "../../../src/open-fleet.ts";
 import { ATTEMPTS } from "../../support/attempts.ts";
 import { FILES, INDEX, PASSWORD, PORT, serveRegistries, TOKEN, writeToolConfiguration } from "./loopback-registries.ts";
 
-const { backend, withCredentials, named, commands, attempts, mounts } = JSON.parse(process.argv[2] ?? "{}") as {
-  backend: "local" | "docker";
+const {
+  fleet: engine,
+  withCredentials,
+  checksums,
+  named,
+  commands,
+  attempts,
+  mounts,
+  script,
+} = JSON.parse(process.argv[2] ?? "{}") as {
+  /** The backend and its section. */
+  fleet: Partial<FleetConfig>;
+  checksums: "right" | "wrong";
   withCredentials: boolean;
   named: boolean;
   commands: readonly string[];
   attempts: boolean;
+  /** Of a setup that has the network; the sandbox then has none. */
+  script?: string;
   mounts: readonly { hostPath: string; sandboxPath: string }[];
 };
 
@@ -29,12 +42,12 @@ const hosts = [INDEX.host, FILES.host];
 const authority = createAuthority(hosts, Date.now());
 const authorityFile = join(directory, "authority.pem");
 writeFileSync(authorityFile, authority.certificatePem);
-const registries = await serveRegistries(
-  directory,
-  issueCertificate(authority, INDEX.host, Date.now(), hosts),
-  withCredentials,
-);
-writeToolConfiguration(account, authorityFile, withCredentials);
+const registries = await serveRegistries(directory, issueCertificate(authority, INDEX.host, Date.now(), hosts), {
+  wantsCredentials: withCredentials,
+  checksums,
+});
+const { checksumDatabase } = registries;
+writeToolConfiguration(account, { authorityFile, withCredentials, checksumDatabase });
 for (const name of Object.keys(process.env)) if (/^(?:PIP_|npm_|GO|CARGO_HOME)/i.test(name)) delete process.env[name];
 process.env.HOME = account;
 
@@ -47,10 +60,14 @@ const network = {
   registries: ["pip", "npm", "cargo", "go"] as const,
   ...(named && { mirrors }),
 };
+const seen = mounts.map((mount) => ({ ...mount, readOnly: true }));
+const blueprint =
+  script === undefined
+    ? { network: network as never, mounts: seen }
+    : { setup: { script, network: network as never }, mounts: seen };
 const config: FleetConfig = {
-  home: join(directory, "home"),
-  backend,
-  blueprints: { default: { network: network as never, mounts: mounts.map((mount) => ({ ...mount, readOnly: true })) } },
+  ...engine,
+  ...{ home: join(directory, "home"), blueprints: { default: blueprint }, acquireTimeoutMs: 600_000 },
 };
 const fleet = await openFleet(config);
 const lease = await fleet.acquire({ thread: "t" });
@@ -71,8 +88,9 @@ await fleet.close({ destroy: true });
 registries.close();
 rmSync(directory, { recursive: true, force: true });
 const leaks = registries.seen.filter(({ host, authorization }) => host === FILES.host && authorization !== null);
+const lookups = registries.seen.filter(({ path }) => path.startsWith("/sums/lookup/")).length;
 const writes = registries.seen.filter(({ method }) => method !== "GET" && method !== "HEAD");
 process.stdout.write(
-  `${JSON.stringify({ results, found, leaks, writes, requests: registries.seen.length, port: PORT })}\n`,
+  `${JSON.stringify({ results, found, leaks, lookups, writes, requests: registries.seen.length, port: PORT })}\n`,
 );
 process.exit(0);
