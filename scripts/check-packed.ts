@@ -189,7 +189,7 @@ async function checkGateway(): Promise<void> {
   const home = join(project, "home-gateway");
   const config = join(project, "sandlot.json");
   const network = { mode: "allowlist", allow: [{ host: "example.com", ports: [80] }] };
-  writeFileSync(config, JSON.stringify({ home, blueprints: { default: { network } } }));
+  writeFileSync(config, JSON.stringify({ home, pool: {}, blueprints: { default: { network } } }));
   const launcher = join(project, "node_modules", "sandlot", "bin", "sandlot.mjs");
   const env = childEnvironment({ SANDLOT_HOME: home });
   const args = ["serve", "--port", "0", "--json", "--config", config];

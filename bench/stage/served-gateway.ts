@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,6 +18,8 @@ const MAIN = fileURLToPath(new URL("../../packages/fleet/src/cli/main.ts", impor
 
 export async function serveGateway(): Promise<ServedGateway> {
   const home = mkdtempSync(join(tmpdir(), "sandlot-served-"));
+  // A blank that is made meanwhile would take a processor.
+  writeFileSync(join(home, "sandlot.yaml"), "pool: {}\n");
   const { SANDLOT_CONFIG: _, ...inherited } = process.env;
   const child = startNode([MAIN, "serve", "--port", "0", "--json", "--destroy"], { ...inherited, SANDLOT_HOME: home });
   const { listening: url } = JSON.parse(await firstLine(child)) as { listening: string };

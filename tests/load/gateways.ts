@@ -130,6 +130,7 @@ function configWith(store: StoreName, address: object, threads: number): object 
     store: { type: store, ...section },
     limits: { max: threads + 10, queueMax: 10_000 },
     acquireTimeoutMs: 60_000,
+    pool: {},
     gateway: {
       rate: { perKeyPerSecond: 1e6, perUserPerSecond: 1e6, burst: 1e6, perAddressFailuresPerMinute: 1e6 },
     },

@@ -103,8 +103,7 @@ function configOf(cluster: Cluster, nodes: FakeNodes, store: RedisProcess, pods:
       ...{ image: "fake", requestCpuCount: 0.001, requestMemoryBytes: MIB },
     },
     blueprints: { default: { pod: nodes.pod } },
-    idleTimeoutMs: 0,
-    sessionLifetimeMs: 60_000,
+    ...{ idleTimeoutMs: 0, sessionLifetimeMs: 60_000, pool: {} },
   };
 }
 

@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runProgram } from "../../measuring/program.ts";
@@ -29,6 +29,8 @@ export interface ServedProcess {
 export async function openCliStage(): Promise<CliStage> {
   if (!existsSync(join(ROOT, "packages/fleet/dist/bundle"))) throw new Error("It is not built: npm run build");
   const home = mkdtempSync(join(tmpdir(), "sandlot-bench-cli-"));
+  // A blank that is made meanwhile would take a processor.
+  writeFileSync(join(home, "sandlot.yaml"), "pool: {}\n");
   const { SANDLOT_URL: _, SANDLOT_CONFIG: _file, ...inherited } = process.env;
   const environment = { ...inherited, SANDLOT_HOME: home, XDG_CACHE_HOME: join(home, "cache") };
   const sandlot = (...args: readonly string[]) => [process.execPath, LAUNCHER, ...args];

@@ -27,7 +27,9 @@ import {
   LEASE_TTL_DEFAULT_MS,
   type NewApiKey,
   newKeySchema,
+  type PoolReply,
   type PortLink,
+  poolReplySchema,
   portLinkSchema,
   refuseUnknownOptions,
   type SandboxSummary,
@@ -243,6 +245,11 @@ export class SandlotClient {
   async confirmDead(sandboxId: string): Promise<void> {
     const path = `/v1/sandboxes/${encodeURIComponent(sandboxId)}/confirm-dead`;
     await this.#transport.done({ method: "POST", path, repeatable: true });
+  }
+
+  /** Which blanks are kept ready and why, and how often a thread got one. For operators. */
+  pool(): Promise<PoolReply> {
+    return this.#transport.json(poolReplySchema, { method: "GET", path: "/v1/pool", repeatable: true });
   }
 
   /** Compares engine and store, and returns the audit log. For operators. */

@@ -28,6 +28,13 @@ export type LimitKind = "memory" | "pids" | "disk";
 /** How an acquire was served, from fast to slow. */
 export type AcquirePath = "held" | "parked" | "blank" | "cold";
 
+/**
+ * Why a thread's new sandbox was made instead of bound from a blank: the engine has no blanks; the pool keeps none of
+ * this blueprint; the acquire brought mounts of its own; none was ready, or another caller took it.
+ */
+export const POOL_MISSES = ["unsupported", "not-kept", "own-mounts", "none-ready"] as const;
+export type PoolMiss = (typeof POOL_MISSES)[number];
+
 interface About {
   readonly sandboxId: SandboxId;
   readonly generation: Generation;
@@ -52,6 +59,8 @@ export type FleetEventBody =
       readonly blank: boolean;
       readonly durationMs: number;
       readonly engine: string;
+      /** Why a thread's sandbox was made instead of bound from a blank. */
+      readonly miss?: PoolMiss;
     } & About)
   | ({ readonly type: "sandbox-bound"; readonly from: Generation } & About)
   | ({ readonly type: "sandbox-attached"; readonly durationMs: number } & About)

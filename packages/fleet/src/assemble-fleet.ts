@@ -11,6 +11,7 @@ import type { CloseOptions, Fleet } from "./fleet.ts";
 import { auditFleet } from "./inspect/audit.ts";
 import { confirmDead } from "./inspect/confirm-dead.ts";
 import { explain } from "./inspect/explain.ts";
+import { poolReport } from "./inspect/pool-report.ts";
 import { sandboxAbout } from "./inspect/sandbox-about.ts";
 import { summarize } from "./inspect/summary.ts";
 import { findThread, listThreads } from "./inspect/threads.ts";
@@ -31,6 +32,7 @@ import { Peers } from "./lifecycle/housekeeping/peers.ts";
 import { Reaper } from "./lifecycle/housekeeping/reaper.ts";
 import { Reconciler } from "./lifecycle/housekeeping/reconciler.ts";
 import { shutDown } from "./lifecycle/housekeeping/shutdown.ts";
+import { PoolTally } from "./lifecycle/pool/pool-tally.ts";
 import { WarmPool } from "./lifecycle/pool/warm-pool.ts";
 import { findCertainly } from "./lifecycle/session/certain-find.ts";
 import { Membership } from "./lifecycle/session/membership.ts";
@@ -62,6 +64,8 @@ export interface FleetParts {
   readonly instanceId?: InstanceId;
   /** The advertised address of this instance's gateway, which the instances of other engines tell their callers. */
   readonly address?: string;
+  /** Why the pool is as it is, for a person. */
+  readonly poolBecause?: string;
 }
 
 /** If the engine does not answer in time, the sandbox counts as current: unknown is not dead. */
@@ -173,6 +177,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const peers = new Peers({ ...base, membership, retirement, reconciler, isMaking, lifetimeMs });
   const pool = new WarmPool({ ...base, membership, admission, maker, retirement });
+  const tally = new PoolTally(bus);
   const destroyer: Destroyer = new Destroyer({
     ...base,
     membership,
@@ -282,6 +287,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
         ? await findCertainly(store, { user, thread, engines: [backend.engineId] }, lifetimeMs)
         : await store.find(user, thread);
       return record === null ? null : summarize(record);
+    },
+    async pool() {
+      open("pool");
+      return poolReport({ ...base, isOurs, tally, because: given.poolBecause });
     },
     async audit({ signal } = {}) {
       open("audit");

@@ -17,6 +17,7 @@ import type {
   InstanceId,
   LeaseId,
   LossReason,
+  PoolReply,
   Recovery,
   Sandbox,
   SandboxAbout,
@@ -77,6 +78,8 @@ export interface Fleet extends AsyncDisposable {
    * machine is off. Takes an id or its prefix. Refused while the sandbox answers. `by` names the person.
    */
   confirmDead(sandbox: SandboxId | string, by: string, options?: { readonly signal?: AbortSignal }): Promise<void>;
+  /** Which blanks are kept ready and why, what they cost, and how often a thread got one. */
+  pool(): Promise<PoolReply>;
   /** Differences between engine and store. Read-only. */
   audit(options?: { readonly signal?: AbortSignal }): Promise<readonly AuditFinding[]>;
   readonly events: FleetEvents;

@@ -8,6 +8,7 @@ import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { NO_OTHERS, type OtherBackends } from "./backend/entry.ts";
 import type { HostWorkspaces } from "./backend/host-workspaces.ts";
+import { choosePool } from "./config/default-pool.ts";
 import type { FleetConfig } from "./config/fleet-config.ts";
 import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./config/registry.ts";
 import { resolveSettings } from "./config/resolve-settings.ts";
@@ -39,22 +40,27 @@ export interface OpenOptions {
   readonly registry?: Registry;
   /** The advertised address of the gateway in this process. */
   readonly address?: string | undefined;
+  /** Keeps a blank of the default blueprint ready where `pool` is not configured and the backend can. */
+  readonly keepsBlank?: boolean | undefined;
 }
 
 /** Opens a fleet together with the parts that a gateway in this process uses. */
 export async function openFleetAndHost(
   config: FleetConfig = {},
-  { registry = REGISTRY, address }: OpenOptions = {},
+  { registry = REGISTRY, address, keepsBlank = false }: OpenOptions = {},
 ): Promise<FleetAndHost> {
-  const settings = resolveSettings(config, process.env, undefined, registry);
+  const configured = resolveSettings(config, process.env, undefined, registry);
   const world = systemWorld();
-  const store = await storeEntry(registry, settings.store).open(settings.store, world);
+  const store = await storeEntry(registry, configured.store).open(configured.store, world);
   const storeSteps = new StoreSteps(store, world);
   try {
-    const backend = await openWithEnvironments(settings, world, registry);
+    const backend = await openWithEnvironments(configured, world, registry);
+    const choice = keepsBlank ? choosePool(config.pool, configured, backend) : null;
+    const settings = choice === null ? configured : { ...configured, pool: choice.pool };
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     const advertised = address === undefined ? {} : { address };
-    const fleet = await assembleFleet({ settings, world, store, backend, ...advertised });
+    const poolBecause = choice === null ? {} : { poolBecause: choice.because };
+    const fleet = await assembleFleet({ settings, world, store, backend, ...advertised, ...poolBecause });
     return { fleet, settings, hostWorkspaces, entries: store.entries, storeSteps };
   } catch (error) {
     await store.close();

@@ -69,7 +69,7 @@ export class Stage {
     const path = join(this.home, `gateway-${gateway}.yaml`);
     const store = this.store.section(this.home, gateway, this.#storeName);
     // YAML has JSON.
-    writeFileSync(path, JSON.stringify({ backend: "local", store, limits: { max: 100 } }));
+    writeFileSync(path, JSON.stringify({ backend: "local", store, limits: { max: 100 }, pool: {} }));
     return path;
   }
 

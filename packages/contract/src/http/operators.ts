@@ -24,6 +24,25 @@ export const explanationSchema = z
   })
   .meta({ id: "Explanation" });
 
+export const poolReplySchema = z
+  .object({
+    summary: z.string().describe("In words: which blanks are kept, and why."),
+    blueprints: z.array(
+      z.object({
+        blueprint: z.string(),
+        target: z.int().describe("How many blanks are kept ready."),
+        ready: z.int(),
+        coming: z.int().describe("Blanks that are being made."),
+        memoryBytes: z.int().nullable().describe("What the ready ones use now. `null`: the engine does not say."),
+      }),
+    ),
+    hits: z.int().describe("New sandboxes of threads that were blanks, in this process."),
+    misses: z.record(z.string(), z.int()).describe("Those that were made, by reason, in this process."),
+  })
+  .meta({ id: "Pool" });
+
+export type PoolReply = z.infer<typeof poolReplySchema>;
+
 export const auditEntrySchema = z
   .object({
     at: z.number(),

@@ -49,7 +49,6 @@ export async function gatewayAbout(parts: AboutParts): Promise<GatewayAbout> {
   };
   return {
     limit: { max, mode },
-    pool: { ...settings.pool },
     configuration: () => ({ file: loaded.file, values }),
     doctor() {
       looking ??= look().finally(() => {

@@ -53,7 +53,7 @@ export async function serveCommand(
   });
   const open = () =>
     serve({
-      openFleet: () => openFleetAndHost(config, { address }),
+      openFleet: () => openFleetAndHost(config, { address, keepsBlank: true }),
       ...{ home, gateway: settings, about, world: systemWorld(), logger },
     });
   const served = await withProgress(terminal, "Opening the fleet", open);

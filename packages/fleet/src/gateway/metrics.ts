@@ -1,7 +1,7 @@
 /** Prometheus metrics. Counters follow the fleet's events; gauges are read at each scrape. */
 
 import { Counter, Gauge, Histogram, Registry } from "@prometheus-io/client";
-import { EXEC_STATUSES, type FleetEvent, isErrorCode } from "@sandlot/contract";
+import { EXEC_STATUSES, type FleetEvent, isErrorCode, POOL_MISSES, type PoolReply } from "@sandlot/contract";
 import type { Fleet } from "../fleet.ts";
 import type { StepReport, StoreSteps } from "../observe/store-steps.ts";
 import type { World } from "../world/world.ts";
@@ -43,6 +43,18 @@ export class Metrics {
   readonly #leaseCount = this.#gauge("leases", "Leases held through this instance.", []);
   readonly #leaseAge = this.#gauge("lease_oldest_age_seconds", "Age of the oldest of them.", []);
   readonly #hitRate = this.#gauge("acquire_warm_ratio", "Share of leases that needed no cold start.", []);
+  readonly #poolMisses = this.#counter("pool_misses_total", "New sandboxes that were no blank, by reason.", ["reason"]);
+  readonly #poolHits = this.#counter("pool_hits_total", "New sandboxes that were a blank.", []);
+  readonly #poolRatio = this.#gauge(
+    "pool_hit_ratio",
+    "Share of new sandboxes that were a blank; 1 while there is none.",
+    [],
+  );
+  readonly #poolTarget = this.#gauge("pool_target", "Blanks to keep ready, by blueprint.", ["blueprint"]);
+  readonly #poolReady = this.#gauge("pool_ready", "Blanks that are ready, by blueprint.", ["blueprint"]);
+  readonly #poolMemory = this.#gauge("pool_memory_bytes", "Memory of ready blanks, where it is counted.", [
+    "blueprint",
+  ]);
   readonly #queued = this.#gauge("acquire_queue_length", "Acquires that waited for room, at the last report.", []);
   readonly #openStreams = this.#gauge("open_streams", "Streams and terminals that are open.", []);
   readonly #storeUp = this.#gauge("store_up", "1 when the store answers.", []);
@@ -65,6 +77,7 @@ export class Metrics {
       this.#acquireSeconds.zero({ path });
       this.#acquires.inc({ path }, 0);
     }
+    for (const reason of POOL_MISSES) this.#poolMisses.inc({ reason }, 0);
     const stops = [fleet.events.on((event) => this.#saw(event)), storeSteps?.on((report) => this.#stepped(report))];
     this.#stop = () => {
       for (const stop of stops) stop?.();
@@ -126,11 +139,22 @@ export class Metrics {
     this.#openStreams.set(this.#streams.openCount);
     try {
       const sandboxes = await this.#fleet.list();
+      this.#lookAtPool(await this.#fleet.pool());
       for (const state of STATES) this.#sandboxes.set({ state }, sandboxes.filter((one) => one.state === state).length);
       this.#storeUp.set(1);
     } catch {
       // A scrape must show that the store is down, not fail because of it.
       this.#storeUp.set(0);
+    }
+  }
+
+  #lookAtPool({ blueprints, hits, misses }: PoolReply): void {
+    const missed = Object.values(misses).reduce((sum, count) => sum + count, 0);
+    this.#poolRatio.set(hits + missed === 0 ? 1 : hits / (hits + missed));
+    for (const { blueprint, target, ready, memoryBytes } of blueprints) {
+      this.#poolTarget.set({ blueprint }, target);
+      this.#poolReady.set({ blueprint }, ready);
+      if (memoryBytes !== null) this.#poolMemory.set({ blueprint }, memoryBytes);
     }
   }
 
@@ -155,6 +179,10 @@ export class Metrics {
       case "sandbox-created":
         this.#engineUp.set(1);
         this.#created.inc({ kind: event.blank ? "blank" : "thread" });
+        if (event.miss !== undefined) this.#poolMisses.inc({ reason: event.miss });
+        return;
+      case "sandbox-bound":
+        this.#poolHits.inc();
         return;
       case "sandbox-stopped":
         this.#engineUp.set(1);

@@ -130,6 +130,7 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
   "GET /v1/keys": { id: "listKeys" },
   "POST /v1/keys": { id: "createKey" },
   "DELETE /v1/keys/:id": { id: "revokeKey" },
+  "GET /v1/pool": { id: "getPool" },
   "GET /v1/audit": { id: "getAudit" },
   "POST /v1/dashboard/session": { id: "beginDashboardSession" },
   "GET /v1/dashboard/session": { id: "getDashboardSession" },

@@ -12,6 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { keepNoBlank } from "../support/no-blank.ts";
 import { MAIN, runCli } from "./run-cli.ts";
 
 const hasBubblewrap = (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, "bwrap")));
@@ -37,6 +38,7 @@ describe.skipIf(!hasBubblewrap)("large output (skipped where bubblewrap is not i
   let gateway: { readonly child: ChildProcess; readonly url: string; readonly apiKey: string };
 
   beforeAll(async () => {
+    keepNoBlank(home);
     gateway = await startGateway();
     const command = `head -c ${SIZE} /dev/urandom > f; sha256sum < f`;
     sum = (await runCli(["exec", "-t", "big", "--", command], environment)).stdout.slice(0, 64);

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { keepNoBlank } from "../support/no-blank.ts";
 import { MAIN, runCli, runScript } from "./run-cli.ts";
 
 /** Real sandboxes: this machine's bubblewrap, as a newcomer's first command has it. */
@@ -229,6 +230,7 @@ describe.skipIf(!hasBubblewrap)("a gateway from the command line (skipped where 
   let url = "";
 
   beforeAll(async () => {
+    keepNoBlank(place);
     const args = ["--conditions=sandlot-source", MAIN, "--json", "serve", "--port", "0"];
     child = spawn(process.execPath, args, { env: { ...process.env, ...served }, stdio: ["ignore", "pipe", "inherit"] });
     const [line] = (await once(child.stdout as NodeJS.ReadableStream, "data")) as [Buffer];

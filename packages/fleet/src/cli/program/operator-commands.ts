@@ -23,10 +23,21 @@ export function addOperatorCommands(program: Command, { terminal, signal, json, 
       await listCommand(terminal, { ...options, json });
     });
   threaded(targeted(program.command("explain")), "the conversation, instead of a sandbox's id")
-    .description("why a sandbox is alive, who holds it, and what will end it; or why it ended")
-    .argument("[sandbox]", "its id, or the beginning of it")
-    .addHelpText("after", examples("sandlot explain -t t1", "sandlot explain 3f2a91    as `sandlot ps` shows it"))
+    .description("why a sandbox is alive, who holds it, and what will end it; or why it ended; `pool`: about blanks")
+    .argument("[sandbox]", "its id, or the beginning of it; `pool` for the blanks that are kept ready")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot explain -t t1",
+        "sandlot explain 3f2a91    as `sandlot ps` shows it",
+        "sandlot explain pool      which blanks are kept, and why",
+      ),
+    )
     .action(async (sandbox: string | undefined, options: Omit<ExplainCommandOptions, "json">) => {
+      if (sandbox === "pool" && options.thread === undefined) {
+        const { poolCommand } = await import("../pool-command.ts");
+        return poolCommand(terminal, { ...options, json });
+      }
       const { explainCommand } = await import("../fleet-commands.ts");
       await explainCommand(terminal, sandbox, { ...options, json });
     });

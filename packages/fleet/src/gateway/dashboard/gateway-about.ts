@@ -5,7 +5,6 @@ import type { DashboardConfiguration, DashboardDoctor, DashboardOverview } from 
 /** What the program that started the gateway knows, and the gateway does not. */
 export interface GatewayAbout {
   readonly limit: NonNullable<DashboardOverview["limit"]>;
-  readonly pool: Readonly<Record<string, number>>;
   /** With the origin of every value, and without secrets. */
   configuration(): Pick<DashboardConfiguration, "file"> & {
     readonly values: NonNullable<DashboardConfiguration["values"]>;

@@ -147,13 +147,14 @@ function aboutRoutes(app: GatewayApp, { dashboard, fleet, settings, streams }: G
     async () => {
       const self = { instance: fleet.instanceId, address: settings.advertise ?? null, isSelf: true };
       const peers = (await fleet.peers()).map(({ instance, address }) => ({ instance, address, isSelf: false }));
+      const { blueprints } = await fleet.pool();
       return {
         ...facts.read(),
         instance: fleet.instanceId,
         version: packageVersion(),
         gateways: [self, ...peers],
         limit: about?.limit ?? null,
-        pool: { ...about?.pool },
+        pool: Object.fromEntries(blueprints.map(({ blueprint, target }) => [blueprint, target])),
         openStreams: streams.openCount,
       };
     },

@@ -28,6 +28,7 @@ import type { World } from "../../world/world.ts";
 import type { Membership, PendingHold } from "../session/membership.ts";
 import type { Retirement } from "../stop/retirement.ts";
 import type { AcquireParams } from "./acquire-params.ts";
+import { poolMiss } from "./pool-miss.ts";
 
 export interface MakerParts {
   readonly settings: Settings;
@@ -139,7 +140,7 @@ export class SandboxMaker {
     hold: PendingHold | null,
     signal: AbortSignal,
   ): Promise<ReadyRecord | null> {
-    const { store, world, membership, bus } = this.#parts;
+    const { store, world, membership, bus, settings, backend } = this.#parts;
     const { sandboxId, revision } = record;
     const startedAt = world.monotonicMs();
     membership.sawGeneration(record.generation);
@@ -164,6 +165,7 @@ export class SandboxMaker {
         blank: record.thread === null,
         durationMs: world.monotonicMs() - startedAt,
         engine: record.engine,
+        ...(record.thread !== null && { miss: poolMiss(blueprint, settings, backend) }),
         ...aboutRecord(record),
       });
       return published;

@@ -320,6 +320,7 @@ export const FILE_ENTRIES: readonly Entry[] = [
     request: (world) => [`/v1/keys/${world.keyId}`],
     invalidPaths: () => ["/v1/keys/000000000000", "/v1/keys/..%2Foperator"],
   },
+  { method: "GET", url: "/v1/pool", who: "operator", status: 200, request: () => ["/v1/pool"] },
   {
     method: "GET",
     url: "/v1/audit",

@@ -6,6 +6,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CACHE, MAIN } from "../../cli/run-cli.ts";
+import { keepNoBlank } from "../../support/no-blank.ts";
 
 export const hasBubblewrap = (process.env.PATH ?? "").split(":").some((folder) => existsSync(join(folder, "bwrap")));
 
@@ -25,6 +26,7 @@ export async function startGatewayProcess(
 ): Promise<GatewayProcess> {
   const began = performance.now();
   const args = ["serve", "--port", String(options.port ?? 0), "--json", ...(options.arguments ?? [])];
+  keepNoBlank(home);
   const { SANDLOT_CONFIG: _, SANDLOT_URL: __, ...inherited } = process.env;
   const child = spawn(process.execPath, ["--conditions=sandlot-source", MAIN, ...args], {
     env: { ...inherited, ...CACHE, SANDLOT_HOME: home },
