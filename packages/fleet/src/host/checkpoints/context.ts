@@ -1,6 +1,7 @@
 /** What a worker works with: the store of one user and one thread's part of it. */
 
 import type { ThreadId, UserId } from "@sandlot/contract";
+import { noRoomInOurWords } from "../../world/disk-trouble.ts";
 import { draftName } from "../../world/drafts.ts";
 import type { World } from "../../world/world.ts";
 import type { DiskWorkspaces } from "../workspaces/disk-workspaces.ts";
@@ -28,6 +29,23 @@ export interface Context {
   readonly world: World;
   readonly workspaces: DiskWorkspaces;
   readonly onProgress: (progress: Progress) => void;
+}
+
+/** Works with the store of a thread's user. A full disk is an error of ours, also where the store has to be made. */
+export async function withStore<T>(
+  context: Context,
+  { user, thread }: Owner,
+  work: (store: Store) => Promise<T>,
+): Promise<T> {
+  let store: Store | null = null;
+  try {
+    store = new Store(context, user);
+    return await work(store);
+  } catch (error) {
+    throw noRoomInOurWords(error, thread);
+  } finally {
+    store?.close();
+  }
 }
 
 /** One user's store, made when missing. */

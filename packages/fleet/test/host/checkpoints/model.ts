@@ -3,7 +3,6 @@
  * each checkpoint's tree, and an editor's line of states. Every sequence follows from its seed.
  */
 
-import { createHash } from "node:crypto";
 import {
   chmodSync,
   closeSync,
@@ -14,7 +13,6 @@ import {
   openSync,
   readdirSync,
   readFileSync,
-  readlinkSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -36,6 +34,7 @@ import { seed as seedThread } from "../../../src/host/checkpoints/seed/seed.ts";
 import { take } from "../../../src/host/checkpoints/take/take.ts";
 import { unlessMissing } from "../../../src/world/disk-trouble.ts";
 import { contextAt } from "./context.ts";
+import { treeLines } from "./tree-lines.ts";
 
 const USERS: readonly UserId[] = ["u1" as UserId, "u2" as UserId];
 const STEPS = 14;
@@ -162,7 +161,7 @@ class Sequence {
   }
 
   async #take(thread: Thread): Promise<string> {
-    const now = describe(this.#home(thread));
+    const now = treeLines(this.#home(thread));
     const head = this.#records(thread).at(-1);
     const taken = await take(this.#context, this.#owner(thread), {
       ...{ cause: "requested", generation: null, environment: null, writers: "none" },
@@ -177,10 +176,10 @@ class Sequence {
   }
 
   async #restore(thread: Thread, checkpoint: string, as: "restore" | "undo" | "redo", state: string): Promise<void> {
-    const before = describe(this.#home(thread));
+    const before = treeLines(this.#home(thread));
     const target = { checkpoint, requestId: String(this.#next()), as };
     const { checkpoint: head, safety } = await restore(this.#context, this.#spot(thread), target, null);
-    expectEqual(describe(this.#home(thread)), state, `${as} of ${checkpoint}`);
+    expectEqual(treeLines(this.#home(thread)), state, `${as} of ${checkpoint}`);
     thread.known.set(head.id, state);
     thread.known.set(safety.id, before);
     if (as !== "restore") return;
@@ -213,13 +212,13 @@ class Sequence {
     thread.wasForked = true;
     fork.wasForked = true;
     const owner = this.#owner(thread);
-    const expected = state ?? describe(this.#home(thread));
+    const expected = state ?? treeLines(this.#home(thread));
     const source =
       id === undefined
         ? ({ kind: "thread", owner } as const)
         : ({ kind: "checkpoint", owner, checkpoint: id } as const);
     const { checkpoint } = await seedThread(this.#context, source, this.#owner(fork), null);
-    expectEqual(describe(this.#home(fork)), expected, "fork");
+    expectEqual(treeLines(this.#home(fork)), expected, "fork");
     fork.known.set(checkpoint.id, expected);
     this.#push(fork, expected);
     const head = this.#records(thread).at(-1);
@@ -356,31 +355,6 @@ function read(path: string): Buffer {
     // Collected by the other process.
     return Buffer.alloc(0);
   }
-}
-
-/** Everything that a checkpoint keeps. */
-function describe(home: string): string {
-  const lines: string[] = [];
-  const names = new Map<bigint, string>();
-  const visit = (directory: Buffer, path: string) => {
-    for (const name of readdirSync(directory, { encoding: "latin1" as "utf8" }).sort()) {
-      const full = Buffer.concat([directory, Buffer.from(`/${name}`, "latin1")]);
-      const below = `${path}/${name}`;
-      const stats = lstatSync(full, { bigint: true });
-      const facts = `${below} ${(stats.mode & 0o170777n).toString(8)} ${stats.mtimeNs / 1000n}`;
-      if (stats.isSymbolicLink()) lines.push(`${facts} ${readlinkSync(full, "latin1" as "utf8")}`);
-      else if (stats.isDirectory()) {
-        lines.push(facts);
-        visit(full, below);
-      } else {
-        const first = names.get(stats.ino) ?? below;
-        names.set(stats.ino, first);
-        lines.push(`${facts} ${createHash("sha256").update(readFileSync(full)).digest("hex")} ${first}`);
-      }
-    }
-  };
-  visit(Buffer.from(home), "");
-  return lines.join("\n");
 }
 
 function expectEqual(actual: string | undefined, expected: string | undefined, what: string): void {

@@ -4,16 +4,15 @@ import { join } from "node:path";
 import { unlessMissing } from "../../../world/disk-trouble.ts";
 import { draftName } from "../../../world/drafts.ts";
 import type { World } from "../../../world/world.ts";
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { type Context, type Owner, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import { type CheckpointRecord, readRecords, recordName, replaceRecord } from "../records.ts";
 import { calls, syncDirectory } from "../store/calls.ts";
 import { inTurn, shared } from "../store/store-locks.ts";
 
-export async function remove(context: Context, owner: Owner, checkpoint: string): Promise<void> {
-  const store = new Store(context, owner.user);
+export function remove(context: Context, owner: Owner, checkpoint: string): Promise<void> {
   const { directory } = threadOf(context, owner);
-  try {
+  return withStore(context, owner, (store) => {
     const { lock, turns } = store.paths;
     const work = async () => {
       const record = findRecord(readRecords(directory), owner.thread, checkpoint);
@@ -21,10 +20,8 @@ export async function remove(context: Context, owner: Owner, checkpoint: string)
       unlessMissing(() => calls.unlink(join(directory, recordName(record))));
       syncDirectory(directory);
     };
-    await inTurn(turns, owner.thread, context.world, () => shared(lock, context.world, work));
-  } finally {
-    store.close();
-  }
+    return inTurn(turns, owner.thread, context.world, () => shared(lock, context.world, work));
+  });
 }
 
 /** Before the record goes: a crash in between leaves a child that names its grandparent, which is right already. */

@@ -7,7 +7,7 @@
 
 import type { CheckpointChange } from "@sandlot/contract";
 import type { World } from "../../../world/world.ts";
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import { readRecords } from "../records.ts";
 import { calls } from "../store/calls.ts";
@@ -40,17 +40,17 @@ interface DiffResult {
 }
 
 export async function diff(context: Context, outlet: Outlet, owner: Owner, range: DiffRange): Promise<DiffResult> {
-  const store = new Store(context, owner.user);
-  const writer = store.writer(admission(context, store, owner, []));
-  try {
-    const { lock, turns } = store.paths;
-    const work = () => shared(lock, context.world, () => compare(context, outlet, { store, writer, owner, range }));
-    // The present needs the index, which belongs to the turn.
-    return await (range.to === null ? inTurn(turns, owner.thread, context.world, work) : work());
-  } finally {
-    writer.discard();
-    store.close();
-  }
+  return withStore(context, owner, async (store) => {
+    const writer = store.writer(admission(context, store, owner, []));
+    try {
+      const { lock, turns } = store.paths;
+      const work = () => shared(lock, context.world, () => compare(context, outlet, { store, writer, owner, range }));
+      // The present needs the index, which belongs to the turn.
+      return await (range.to === null ? inTurn(turns, owner.thread, context.world, work) : work());
+    } finally {
+      writer.discard();
+    }
+  });
 }
 
 interface Comparison {

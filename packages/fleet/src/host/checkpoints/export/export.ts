@@ -1,6 +1,6 @@
 /** A checkpoint's tree as a tar stream. Each piece waits until the last one was used. */
 
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { type Context, type Owner, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import { readRecords } from "../records.ts";
 import { damaged } from "../restore/builder.ts";
@@ -13,20 +13,17 @@ import { padding, TAR_END, tarHeader } from "./tar-writer.ts";
 
 const PIECE_BYTES = 256 * 1024;
 
-export async function exportCheckpoint(context: Context, outlet: Outlet, owner: Owner, name: string): Promise<void> {
-  const store = new Store(context, owner.user);
-  try {
-    await shared(store.paths.lock, context.world, async () => {
+export function exportCheckpoint(context: Context, outlet: Outlet, owner: Owner, name: string): Promise<void> {
+  return withStore(context, owner, (store) =>
+    shared(store.paths.lock, context.world, async () => {
       const record = findRecord(readRecords(threadOf(context, owner).directory), owner.thread, name);
       const read = (hash: Buffer) => store.packs.read(hash);
       const groups = groupsIn(read, record.links === null ? null : Buffer.from(record.links, "hex"));
       const exporting = new Exporting(context, outlet, read, record.id, groups);
       await exporting.directory(Buffer.from(record.tree, "hex"), "");
       await exporting.end();
-    });
-  } finally {
-    store.close();
-  }
+    }),
+  );
 }
 
 class Exporting {

@@ -5,7 +5,7 @@ import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Budget, RestoreTarget } from "../../../backend/checkpoints.ts";
 import { differences, hasSameContent, type PathFilter, type ReadObject } from "../compare/compare.ts";
 import { filterOf } from "../compare/paths.ts";
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import { type CheckpointRecord, readRecords } from "../records.ts";
 import { DamagedObject } from "../store/packs.ts";
@@ -21,16 +21,13 @@ export async function check(
   target: RestoreTarget,
   budget: Budget | null,
 ): Promise<void> {
-  const store = new Store(context, owner.user);
-  try {
-    await shared(store.paths.lock, context.world, async () => {
+  await withStore(context, owner, (store) =>
+    shared(store.paths.lock, context.world, async () => {
       const records = readRecords(threadOf(context, owner).directory);
       const wanted = findRecord(records, owner.thread, target.checkpoint);
       checkNeeded(context, store, { head: records.at(-1), wanted, filter: filterOf(target.paths), budget });
-    });
-  } finally {
-    store.close();
-  }
+    }),
+  );
 }
 
 interface Needed {
@@ -108,19 +105,16 @@ interface Verified {
   readonly damaged: readonly { readonly checkpoint: string; readonly path: string }[];
 }
 
-export async function verify(context: Context, owner: Owner, checkpoint: string | null): Promise<Verified> {
-  const store = new Store(context, owner.user);
-  try {
-    return await shared(store.paths.lock, context.world, async () => {
+export function verify(context: Context, owner: Owner, checkpoint: string | null): Promise<Verified> {
+  return withStore(context, owner, (store) =>
+    shared(store.paths.lock, context.world, async () => {
       const records = readRecords(threadOf(context, owner).directory);
       const wanted = checkpoint === null ? records : [findRecord(records, owner.thread, checkpoint)];
       const damaged: { checkpoint: string; path: string }[] = [];
       for (const record of wanted) verifyOne(context, store, record, damaged);
       return { checked: wanted.length, damaged };
-    });
-  } finally {
-    store.close();
-  }
+    }),
+  );
 }
 
 function verifyOne(

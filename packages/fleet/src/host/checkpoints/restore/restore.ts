@@ -16,7 +16,7 @@ import { noRoomInOurWords } from "../../../world/disk-trouble.ts";
 import type { HeldHome } from "../../workspaces/restoring.ts";
 import { differences, type PathFilter } from "../compare/compare.ts";
 import { filterOf } from "../compare/paths.ts";
-import { type Context, Store, threadOf } from "../context.ts";
+import { type Context, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import type { ThreadPaths } from "../layout.ts";
 import { asCheckpoint, type CheckpointRecord, idOfRequest, readRecords } from "../records.ts";
@@ -48,16 +48,11 @@ export async function restore(
   target: RestoreTarget,
   budget: Budget | null,
 ): Promise<Restored> {
-  const store = new Store(context, spot.user);
-  const { lock, turns } = store.paths;
-  try {
+  return withStore(context, spot, (store) => {
+    const { lock, turns } = store.paths;
     const work = () => shared(lock, context.world, () => new Restore(context, store, spot, target).run(budget));
-    return await inTurn(turns, spot.thread, context.world, work);
-  } catch (error) {
-    throw noRoomInOurWords(error, spot.thread);
-  } finally {
-    store.close();
-  }
+    return inTurn(turns, spot.thread, context.world, work);
+  });
 }
 
 /** What is there does not match yet. */

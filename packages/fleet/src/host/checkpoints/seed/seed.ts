@@ -6,10 +6,9 @@
 import { constants } from "node:fs";
 import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { Budget, Seeded } from "../../../backend/checkpoints.ts";
-import { noRoomInOurWords } from "../../../world/disk-trouble.ts";
 import type { HeldHome } from "../../workspaces/restoring.ts";
 import { ALL } from "../compare/compare.ts";
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
 import { asCheckpoint, readRecords } from "../records.ts";
 import { Applier } from "../restore/applier.ts";
@@ -45,18 +44,13 @@ export async function seed(context: Context, source: StoredSource, to: Owner, bu
     throw new SandlotError("thread_not_found", { thread: source.owner.thread });
   // Before the turn of the new thread: the source has a turn of its own.
   const checkpoint = source.kind === "thread" ? await taken(context, source.owner) : null;
-  const store = new Store(context, to.user);
-  const { lock, turns } = store.paths;
-  try {
+  return withStore(context, to, (store) => {
+    const { lock, turns } = store.paths;
     const fill: Fill = (filling) => fillFrom(context, store, source, checkpoint, filling);
     const work = () =>
       shared(lock, context.world, () => seedInTurn(context, store, to, budget, CAUSES[source.kind], fill));
-    return await inTurn(turns, to.thread, context.world, work);
-  } catch (error) {
-    throw noRoomInOurWords(error, to.thread);
-  } finally {
-    store.close();
-  }
+    return inTurn(turns, to.thread, context.world, work);
+  });
 }
 
 interface Filling {

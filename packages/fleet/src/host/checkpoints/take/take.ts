@@ -2,8 +2,8 @@
 
 import { constants } from "node:fs";
 import type { Taken, TakeOptions } from "../../../backend/checkpoints.ts";
-import { isMissing, noRoomInOurWords } from "../../../world/disk-trouble.ts";
-import { type Context, type Owner, Store, threadOf } from "../context.ts";
+import { isMissing } from "../../../world/disk-trouble.ts";
+import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { asCheckpoint, idOfRequest, readRecords } from "../records.ts";
 import { calls } from "../store/calls.ts";
 import { inTurn, shared } from "../store/store-locks.ts";
@@ -16,17 +16,12 @@ export type TakeRequest = Pick<TakeOptions, "cause" | "generation" | "environmen
   readonly requestId: string | null;
 };
 
-export async function take(context: Context, owner: Owner, request: TakeRequest): Promise<Taken> {
-  const store = new Store(context, owner.user);
-  try {
-    return await inTurn(store.paths.turns, owner.thread, context.world, () =>
+export function take(context: Context, owner: Owner, request: TakeRequest): Promise<Taken> {
+  return withStore(context, owner, (store) =>
+    inTurn(store.paths.turns, owner.thread, context.world, () =>
       shared(store.paths.lock, context.world, () => takeInTurn(context, store, owner, request)),
-    );
-  } catch (error) {
-    throw noRoomInOurWords(error, owner.thread);
-  } finally {
-    store.close();
-  }
+    ),
+  );
 }
 
 async function takeInTurn(context: Context, store: Store, owner: Owner, request: TakeRequest): Promise<Taken> {
