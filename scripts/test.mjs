@@ -107,6 +107,9 @@ const SUITES = {
     { name: "crash-redis-long", run: () => script("crash", "--store", "redis", ...EIGHT, "--cycles", "500") },
     { name: "chaos-postgres-long", run: () => script("chaos", "--store", "postgres", "--runs", "200") },
     { name: "chaos-redis-long", run: () => script("chaos", "--store", "redis", "--runs", "200") },
+    { name: "checkpoints-every-call", run: everyCallOfCheckpoints },
+    { name: "checkpoints-model", run: () => script("checkpoints:model", "--runs", "5000") },
+    { name: "checkpoints-million", run: () => script("checkpoints:million") },
     { name: "crash-self-check", run: () => script("crash", "--self-check") },
     { name: "fuzz", run: () => script("fuzz", "--requests", "20000", "--seconds", "7200") },
     { name: "load", run: () => script("load") },
@@ -323,6 +326,13 @@ function onCluster(size) {
 function wholeSuiteOnEngines() {
   process.env.SANDLOT_TEST_WHOLE_SUITE = "1";
   return vitest("whole-suite-on-engines", repositoryNode(), "run", "--project", "engines");
+}
+
+/** The faults of `npm test`, at every file system call instead of some. */
+function everyCallOfCheckpoints() {
+  process.env.SANDLOT_EVERY_CALL = "1";
+  const file = "packages/fleet/test/host/checkpoints/crash.test.ts";
+  return vitest("checkpoints-every-call", repositoryNode(), "run", "--project", "test", file);
 }
 
 /** The packages' own tests on the lowest Node they promise to run on, fetched once from the package registry. */

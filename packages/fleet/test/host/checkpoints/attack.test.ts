@@ -41,18 +41,25 @@ for line in sys.stdin:
   const writer = spawn("python3", ["-c", script, path], { stdio: ["pipe", "pipe", "inherit"] });
   try {
     await once(writer.stdout, "data");
-    const first = await ground.taken(ground.owner(), { writers: "live" });
-    const before = statSync(path, { bigint: true });
-    writer.stdin.write("c\n");
-    await once(writer.stdout, "data");
-    expect(statSync(path, { bigint: true }).ctimeNs).toBe(before.ctimeNs);
-    const second = await ground.taken(ground.owner(), { writers: "live" });
-    const { changes } = await ground.checkpoints.diff(
-      ground.owner(),
-      { from: first, to: second },
-      { texts: false, maxChanges: 10, ...never },
-    );
-    expect(changes.map(({ path: changed }) => changed)).toEqual(["workspace/mapped"]);
+    let newest = await ground.taken(ground.owner(), { writers: "live" });
+    let silent = 0;
+    for (let round = 0; round < 20 && silent === 0; round++) {
+      const before = statSync(path, { bigint: true });
+      writer.stdin.write(`${round % 10}\n`);
+      await once(writer.stdout, "data");
+      // Other work on this machine may have had the page written back; then the time changes, and shows nothing.
+      if (statSync(path, { bigint: true }).ctimeNs === before.ctimeNs) silent++;
+      const next = await ground.taken(ground.owner(), { writers: "live" });
+      const range = { from: newest, to: next };
+      const { changes } = await ground.checkpoints.diff(ground.owner(), range, {
+        texts: false,
+        maxChanges: 10,
+        ...never,
+      });
+      expect(changes.map(({ path: changed }) => changed)).toEqual(["workspace/mapped"]);
+      newest = next;
+    }
+    expect(silent).toBe(1);
   } finally {
     writer.kill("SIGKILL");
   }

@@ -42,6 +42,10 @@ export class Ground implements AsyncDisposable {
     return { user: user as UserId, thread: thread as ThreadId };
   }
 
+  workerPids(): readonly number[] {
+    return this.checkpoints.workerPids;
+  }
+
   /** The path of a thread's workspace at home; made when missing. */
   async home(owner: WorkspaceOwner = this.owner()): Promise<string> {
     (await this.workspaces.locate(owner, { make: true }))?.close();
@@ -74,9 +78,10 @@ export class Ground implements AsyncDisposable {
     checkpoint: string,
     owner: WorkspaceOwner = this.owner(),
     { as = "restore", paths }: { as?: "restore" | "undo" | "redo"; paths?: readonly string[] } = {},
+    call: LongCall = never,
   ) {
     const target = { checkpoint, requestId: world.randomHex(8), as, ...(paths !== undefined && { paths }) };
-    return this.checkpoints.restore(this.spot(owner), target, null, never);
+    return this.checkpoints.restore(this.spot(owner), target, null, call);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

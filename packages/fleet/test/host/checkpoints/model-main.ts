@@ -14,6 +14,7 @@ import { parseArgs } from "node:util";
 import { runSequences } from "./model.ts";
 
 const PROCESSES = 2;
+const SAID_EVERY = 250;
 const { values } = parseArgs({
   options: {
     runs: { type: "string", default: "5000" },
@@ -25,7 +26,11 @@ const { values } = parseArgs({
 const [runs, seed] = [Number(values.runs), Number(values.seed)];
 
 if (values.root !== undefined) {
-  await runSequences(values.root, seed, runs, values.prefix ?? "t");
+  // One that says nothing for minutes would count as stuck.
+  for (let done = 0; done < runs; done += SAID_EVERY) {
+    await runSequences(values.root, seed + done, Math.min(SAID_EVERY, runs - done), values.prefix ?? "t");
+    if (done > 0) console.log(`${values.prefix}: ${done} sequences agree`);
+  }
   process.exit(0);
 }
 // In memory where that is possible: what is tested is not the disk.

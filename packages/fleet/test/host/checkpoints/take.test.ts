@@ -1,6 +1,6 @@
 /** Taking checkpoints: what is kept, what is left out, and what is not read again. */
 
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { chmodSync, linkSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
@@ -87,4 +87,13 @@ test("a cancelled take ends its worker, and leaves what the next one repairs", a
   ending.abort(new Error("enough"));
   await expect(taking).rejects.toThrow("enough");
   expect((await ground.take()).kind).toBe("taken");
+});
+
+test("a process that closes waits for its workers, and ends by itself", () => {
+  const program = new URL("million-main.ts", import.meta.url).pathname;
+  const ran = spawnSync(process.execPath, ["--conditions=sandlot-source", program, "--files", "300"], {
+    encoding: "utf8",
+  });
+  expect({ status: ran.status, stderr: ran.stderr }).toEqual({ status: 0, stderr: "" });
+  expect(ran.stdout).toContain("every step holds");
 });

@@ -224,6 +224,8 @@ export class WorkerPool {
     const { child } = worker;
     if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return Promise.resolve();
     const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+    // A worker without work holds no process open; one that is waited for does.
+    child.ref();
     child.kill("SIGKILL");
     return gone;
   }
