@@ -22,13 +22,12 @@ const SPOT: WorkspaceSpot = { user: USER, thread: THREAD, sandboxId: BOX, genera
 const LEASE = "remote" as LeaseId;
 const row = { generation: GENERATION, purpose: "", holder: "", acquiredAt: 0, ttlMs: 5_000, beat: 1 };
 const rows = { [LEASE]: row } as unknown as SandboxRecord["leases"];
-
 const TARGET: RestoreTarget = { checkpoint: "c1", requestId: "r1", as: "restore" };
+const RESTORING = { state: "stopping", reason: "restored", restore: TARGET } as Partial<SandboxRecord>;
 
-function halfRestored(b: Bench): void {
-  const history = historyOf(b.ledger, OWNER);
-  history.checkpoints.set("c1", new Set());
-  history.unfinished = { target: TARGET, generation: GENERATION, since: b.scheduler.now };
+function halfRestored({ ledger, scheduler }: Bench): void {
+  const unfinished = { target: TARGET, generation: GENERATION, since: scheduler.now };
+  Object.assign(historyOf(ledger, OWNER), { unfinished, checkpoints: new Map([["c1", new Set()]]) });
 }
 
 /** Faults for the checks of the store, the engine, leases and liveness. */
@@ -255,9 +254,13 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
     halfRestored(b);
     b.engine.used(b.one, SPOT);
   },
+  "restore-is-kept": (b) => {
+    b.has({ ...RESTORING, actor: b.one.id });
+    b.change(b.other, "takeOver", {}, { actor: b.other.id, restore: undefined } as Partial<SandboxRecord>);
+  },
   "restored-before-it-leaves": (b) => {
     halfRestored(b);
-    b.has({ state: "stopping", actor: b.one.id, reason: "restored", restore: TARGET } as Partial<SandboxRecord>);
+    b.has({ ...RESTORING, actor: b.one.id });
     b.step(b.one, "remove", [{}], (tables) => tables.deleteRecord(BOX));
   },
   "older-leave-the-restored-alone": (b) => {
@@ -364,6 +367,10 @@ export const DEEDS: Partial<Record<Invariant, (bench: Bench) => void>> = {
   "no-orphans": (b) => {
     b.object();
     b.at(120_000).liveness.atRest();
+  },
+  "restores-are-finished": (b) => {
+    halfRestored(b);
+    b.liveness.atRest();
   },
   "no-ghosts": (b) => {
     b.has();

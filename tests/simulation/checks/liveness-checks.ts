@@ -22,6 +22,7 @@ export class LivenessChecks {
     if (this.#isRecovering() || tables.records().some(({ state }) => state !== "ready")) return false;
     if (tables.sessions().some(({ instance }) => instances.get(instance)?.process.alive !== true)) return false;
     for (const record of tables.records()) if (this.#truth.objectOf(record)?.alive !== true) return false;
+    if (this.#halfRestored().length > 0) return false;
     for (const { labels } of ledger.objects.values()) {
       if (labels.fleet === settings.fleetId && tables.record(labels.sandboxId) === null) return false;
     }
@@ -56,6 +57,7 @@ export class LivenessChecks {
     const dead = tables.sessions().filter(({ instance }) => instances.get(instance)?.process.alive !== true);
     this.#findings.check("no-dead-sessions", dead.length === 0, () => dead.map(({ instance }) => instance).join(", "));
     this.#checkLeftovers();
+    this.#checkRestores();
     this.#checkDue();
     this.#checkHolds();
     this.#checkForcedLosses();
@@ -133,6 +135,18 @@ export class LivenessChecks {
     for (const [place, { sandboxId }] of ledger.slots) if (!present.has(sandboxId)) left.push(place);
     for (const sandboxId of ledger.markers.keys()) if (!present.has(sandboxId)) left.push(`markers of ${sandboxId}`);
     this.#findings.check("no-leftovers", left.length === 0, () => left.join(", "));
+  }
+
+  /** An instance that died in the middle of a restore has left it to another one. */
+  #checkRestores(): void {
+    const half = this.#halfRestored();
+    this.#findings.check("restores-are-finished", half.length === 0, () => half.join(", "));
+  }
+
+  #halfRestored(): readonly string[] {
+    return this.#truth.ledger.all.flatMap(({ histories }) =>
+      [...histories].flatMap(([owner, { unfinished }]) => (unfinished === null ? [] : [owner])),
+    );
   }
 
   /** Every sandbox overdue for longer than an instance may doubt itself has ended. */

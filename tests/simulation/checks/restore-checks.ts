@@ -57,6 +57,17 @@ export class RestoreChecks {
     );
   }
 
+  /** A record in `stopping` changes: another actor, or a purge. */
+  put(before: SandboxRecord | null, after: SandboxRecord): void {
+    if (before?.state !== "stopping" || before.restore === undefined || after.purge) return;
+    const kept = after.state === "stopping" ? after.restore : undefined;
+    this.#findings.check(
+      "restore-is-kept",
+      kept?.requestId === before.restore.requestId && kept.checkpoint === before.restore.checkpoint,
+      () => `${after.sandboxId} by ${after.actor}: ${JSON.stringify(kept)}`,
+    );
+  }
+
   /** A record leaves. */
   deleted(before: SandboxRecord): void {
     const owner = ownerOf(before);

@@ -69,6 +69,7 @@ export class StoreChecks implements TablesAudit, StoreAudit {
     this.#reach.put(before, after, step);
     this.#holds.put(before, after, step);
     this.#stops.put(before, after, step);
+    this.#restores.put(before, after);
     this.admission.put(before, after, step);
   }
 

@@ -10,17 +10,24 @@ import { ownerName, THREADS, type ThreadName } from "./threads.ts";
 
 const RUNS = 0.4;
 const SHARES = { take: 0.04, restore: 0.05 } as const;
+/** A restore takes so many calls, from the store's note of it to the end of its record. */
+const CALLS = 24;
+/** The store is lost while a workspace is half restored: no record says so any more. */
+const LOST = 0.05;
 
 export class Restores {
   readonly #simulation: Simulation;
   readonly #callers: Callers;
   readonly #random: Random;
+  /** Of the deaths in single calls. */
+  readonly #deaths: Random;
   readonly #isOn: boolean;
 
-  constructor(simulation: Simulation, callers: Callers, random: Random) {
+  constructor(simulation: Simulation, callers: Callers, random: Random, deaths: Random) {
     this.#simulation = simulation;
     this.#callers = callers;
     this.#random = random;
+    this.#deaths = deaths;
     this.#isOn = random.chance(RUNS);
   }
 
@@ -31,6 +38,18 @@ export class Restores {
     if (open.length === 0) return;
     if (this.#random.chance(SHARES.take)) this.#take(this.#random.pick(open), this.#thread());
     if (this.#random.chance(SHARES.restore)) this.#restore();
+    this.#loseStore();
+  }
+
+  #loseStore(): void {
+    const { faults, trace, truth } = this.#simulation;
+    const isHalf = truth.ledger.all.some(({ histories }) =>
+      [...histories.values()].some(({ unfinished }) => unfinished !== null),
+    );
+    if (!isHalf || faults.healed || !this.#deaths.chance(LOST)) return;
+    faults.count("store-emptied");
+    trace.add("store", "emptied in a restore");
+    truth.tables.empty();
   }
 
   /** Sometimes its instance dies in one of the next calls. */
@@ -46,13 +65,25 @@ export class Restores {
     const { acquireTimeoutMs } = this.#simulation.settings;
     const timeoutMs = this.#random.pick([2_000, acquireTimeoutMs]);
     this.#ask(instance, thread, { checkpoint: this.#random.pick(known), force, timeoutMs });
-    if (!this.#random.chance(0.5)) return;
+    if (this.#random.chance(0.5)) this.#killSoon(instance);
+    else this.#ambush(instance);
+  }
+
+  #killSoon(instance: Instance): void {
     const simulation = this.#simulation;
     simulation.scheduler.after(this.#random.between(0, 400), () => {
       if (!instance.process.alive || instance.closing || simulation.open().length < 2) return;
-      faults.count("restore-actor-killed");
+      simulation.faults.count("restore-actor-killed");
       simulation.kill(instance);
     });
+  }
+
+  /** Dies before, in or after one of its next calls. */
+  #ambush({ process }: Instance): void {
+    if (!this.#deaths.chance(0.7) || process.ambush !== null || this.#simulation.open().length < 2) return;
+    this.#simulation.faults.count("restore-actor-killed");
+    const act = this.#deaths.pick(["kill-before-effect", "kill-after-effect", "kill-in-flight"] as const);
+    process.ambush = { calls: this.#deaths.between(1, CALLS), act };
   }
 
   #take(instance: Instance, name: ThreadName): void {

@@ -37,7 +37,7 @@ export class Workload {
     this.#more = new Random(seed, 6);
     this.callers = new Callers(simulation);
     const plots = new Plots(simulation, this.callers, new Random(seed, 7));
-    const restores = new Restores(simulation, this.callers, new Random(seed, 12));
+    const restores = new Restores(simulation, this.callers, new Random(seed, 12), new Random(seed, 15));
     this.#beside = [plots, new Cuts(simulation, new Random(seed, 11)), restores];
     this.#events = this.#random.between(200, 260);
     const least = simulation.engines.isShared ? INSTANCES_MIN + 1 : INSTANCES_MIN;
