@@ -1,141 +1,48 @@
 /**
  * The suite `checkpoints`: taking and restoring checkpoints of 10,000 files and 54 MB, against the same walk with
- * `lstat` and against `cp -a`, round by round. `git add -A` and, where it is installed, `restic` are printed beside it.
+ * `lstat` and against `cp -a`, round by round. `git add -A` and `restic` are printed beside it.
  */
 
 import { execFileSync, spawnSync } from "node:child_process";
-import {
-  closeSync,
-  constants,
-  cpSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { cpSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Generation, SandboxId, ThreadId, UserId } from "@sandlot/contract";
-import { threadKeyOf } from "../../packages/fleet/src/backend/labels.ts";
-import { DiskCheckpoints } from "../../packages/fleet/src/host/checkpoints/disk-checkpoints.ts";
-import { DiskWorkspaces } from "../../packages/fleet/src/host/workspaces/disk-workspaces.ts";
-import { systemWorld } from "../../packages/fleet/src/world/system-world.ts";
+import { installPackages } from "../../scripts/debian-packages.mjs";
 import { interleave, type Subject, type Timings } from "../measuring/interleave.ts";
 import { compare, type Result, resultOf } from "../measuring/result.ts";
 import { median } from "../measuring/statistics.ts";
+import { eventLoop } from "./checkpoints/event-loop.ts";
+import { BYTES, FILES, planOf, Stage, walk } from "./checkpoints/stage.ts";
+import { undoInFleet } from "./checkpoints/undo-in-fleet.ts";
 import type { Suite, SuiteOptions } from "./suite.ts";
 
-const FILES = 10_000;
-const BYTES = 5_400;
 const CHANGED = 100;
 const CHANGED_BYTES = 10_240;
 /** Allowed beside the walks of an undo: two renames, the drafts, and waiting for the disk. */
 const UNDO_EXTRA_NS = 50_000_000;
-/** Longer than the slack of a workspace at home: what was written before it is settled. */
-const SETTLE_MS = 120;
-const OWNER = { user: "bench" as UserId, thread: "t" as ThreadId };
-const USUAL = { cause: "requested", generation: null, environment: null, writers: "none" } as const;
+
+type Part = (stage: Stage, options: SuiteOptions) => AsyncGenerator<Result>;
+const PARTS: Readonly<Record<string, Part>> = {
+  take: takes,
+  first: firstTake,
+  restore: restores,
+  undo,
+  fleet: undoInFleet,
+  "event-loop": eventLoop,
+  others,
+};
 
 export const suite: Suite = {
   about: [
     `${FILES.toLocaleString("en")} files of ${BYTES.toLocaleString("en")} bytes in 100 directories, the workspace at home, the worker running.`,
     "A take includes the way to the worker and back, and waits for the disk; `cp -a` does not.",
   ].join("\n"),
+  parts: Object.keys(PARTS),
   async *run(options) {
     await using stage = await Stage.open();
-    yield* takes(stage, options);
-    yield* firstTake(stage, options);
-    yield* restores(stage, options);
-    yield* undo(stage, options);
-    yield* others(stage, options);
+    for (const [name, part] of Object.entries(PARTS))
+      if (options.only?.includes(name) !== false) yield* part(stage, options);
   },
 };
-
-class Stage implements AsyncDisposable {
-  readonly root = mkdtempSync(join(tmpdir(), "sandlot-bench-checkpoints-"));
-  readonly workspaces: DiskWorkspaces;
-  readonly checkpoints: DiskCheckpoints;
-  readonly home: string;
-  readonly signal = new AbortController().signal;
-  #generation = 1;
-  #serial = 0;
-
-  private constructor() {
-    const world = systemWorld();
-    const [fleet, account] = [join(this.root, "fleet"), null];
-    this.workspaces = new DiskWorkspaces({ root: fleet, account, world });
-    this.checkpoints = new DiskCheckpoints({
-      root: fleet,
-      account,
-      workspaces: this.workspaces,
-      world,
-      options: { freeBytesMin: 0 },
-    });
-    this.home = join(fleet, "homes", threadKeyOf(OWNER.user, OWNER.thread), "user-data");
-  }
-
-  static async open(): Promise<Stage> {
-    const stage = new Stage();
-    (await stage.workspaces.locate(OWNER, { make: true }))?.close();
-    for (let at = 0; at < FILES; at++) {
-      const directory = join(stage.home, "workspace", `d${at % 100}`);
-      if (at < 100) mkdirSync(directory);
-      writeFileSync(join(directory, `f${at}`), stage.content(BYTES));
-    }
-    await stage.settle();
-    return stage;
-  }
-
-  content(bytes: number): Buffer {
-    return Buffer.alloc(bytes, `${++this.#serial} `);
-  }
-
-  settle(): Promise<void> {
-    return new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
-  }
-
-  async take(): Promise<string> {
-    const taken = await this.checkpoints.take(OWNER, { ...USUAL, signal: this.signal });
-    if (taken.kind === "nothing") throw new Error("The workspace is gone.");
-    return taken.checkpoint.id;
-  }
-
-  async restore(checkpoint: string, as: "restore" | "undo"): Promise<void> {
-    const generation = this.#generation++ as Generation;
-    const spot = { ...OWNER, sandboxId: "bench" as SandboxId, generation, place: "home" } as const;
-    const target = { checkpoint, as, requestId: String(generation) };
-    await this.checkpoints.restore(spot, target, null, { signal: this.signal });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.checkpoints.close();
-    this.workspaces.close();
-    rmSync(this.root, { recursive: true, force: true });
-  }
-}
-
-function planOf({ quick }: SuiteOptions) {
-  return { rounds: quick ? 3 : 11, batch: 1, timingsPerRound: 1, warmUp: 1 };
-}
-
-/** The same calls as a take's walk, and nothing else. */
-function walk(path: string): void {
-  const root = openSync(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  const visit = (descriptor: number) => {
-    for (const name of readdirSync(`/proc/self/fd/${descriptor}`, { encoding: "latin1" as "utf8" })) {
-      const below = `/proc/self/fd/${descriptor}/${name}`;
-      if (!lstatSync(below, { bigint: true }).isDirectory()) continue;
-      const child = openSync(below, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-      visit(child);
-      closeSync(child);
-    }
-  };
-  visit(root);
-  closeSync(root);
-}
 
 function sides(timings: readonly Timings[], count: number): Timings[] {
   if (timings.length !== count) throw new Error("A side is missing.");
@@ -271,7 +178,7 @@ async function* others(stage: Stage, options: SuiteOptions): AsyncGenerator<Resu
     { name: "git add -A, first", prepare: init, run: () => run("git", ["add", "-A"], git) },
     { name: "git add -A, unchanged", run: () => run("git", ["add", "-A"], git) },
   ];
-  if (spawnSync("restic", ["version"]).status === 0) {
+  if (hasRestic()) {
     const backup = join(stage.root, "restic");
     const restic = { RESTIC_REPOSITORY: backup, RESTIC_PASSWORD: "bench" };
     const fresh = async () => {
@@ -283,8 +190,13 @@ async function* others(stage: Stage, options: SuiteOptions): AsyncGenerator<Resu
       { name: "restic backup, first", prepare: fresh, run: save },
       { name: "restic backup, unchanged", run: save },
     );
-  } else console.log("restic is not installed: its lines are left out\n");
+  } else console.log("restic is missing, and could not be installed: its lines are left out\n");
   const [own = NONE, ...rest] = await interleave(subjects, plan);
   for (const other of rest)
     yield compare({ name: other.name.replaceAll(/[^a-z]+/g, "-"), limit: null, about: "for comparison" }, other, own);
+}
+
+function hasRestic(): boolean {
+  const works = () => spawnSync("restic", ["version"]).status === 0;
+  return works() || (process.getuid?.() === 0 && installPackages(["restic"]) && works());
 }
