@@ -30,6 +30,7 @@ import type {
 } from "../../../packages/fleet/src/backend/backend.ts";
 import type { Labels, Marker } from "../../../packages/fleet/src/backend/labels.ts";
 import type { Liveness } from "../../../packages/fleet/src/world/world.ts";
+import { conflict, staleGeneration } from "./refusals.ts";
 import type { SimHistory } from "./sim-checkpoints.ts";
 
 export interface Workspace {
@@ -394,13 +395,4 @@ export class EngineLedger {
 
 export function nameOf(of: { readonly user: string; readonly thread: string }): string {
   return `${of.user}/${of.thread}`;
-}
-
-function staleGeneration(sandboxId: SandboxId, generation: number, current: number): SandlotError {
-  return new SandlotError("stale_generation", { sandboxId, generation, current });
-}
-
-function conflict(spot: WorkspaceSpot): SandlotError {
-  const { user, thread, sandboxId } = spot;
-  return new SandlotError("workspace_conflict", { user, thread, sandboxId });
 }
