@@ -199,8 +199,12 @@ export class SandlotClient {
     return (await this.#transport.json(uploadListSchema, { method: "GET", path, repeatable: true })).files;
   }
 
-  /** A link to a port of the thread's sandbox. */
-  linkPort(thread: string, port: number, options: { readonly ttlMs?: number } = {}): Promise<PortLink> {
+  /** A link to a port of the thread's sandbox. `frame`: for a frame in a page of the gateway itself. */
+  linkPort(
+    thread: string,
+    port: number,
+    options: { readonly ttlMs?: number; readonly frame?: boolean } = {},
+  ): Promise<PortLink> {
     const path = `/v1/threads/${encodeURIComponent(thread)}/ports/${port}/links`;
     return this.#transport.json(portLinkSchema, { method: "POST", path, json: options, repeatable: true });
   }

@@ -78,7 +78,13 @@ export const portWaitRequestSchema = z
 export const LINK_TTL_MAX_MS = 86_400_000;
 
 export const portLinkRequestSchema = z
-  .strictObject({ ttlMs: z.int().min(1_000).max(LINK_TTL_MAX_MS).default(3_600_000) })
+  .strictObject({
+    ttlMs: z.int().min(1_000).max(LINK_TTL_MAX_MS).default(3_600_000),
+    frame: z
+      .boolean()
+      .default(false)
+      .describe("For a frame in a page of the gateway that is asked; pages of other origins cannot show it."),
+  })
   .meta({ id: "PortLinkRequest" });
 
 export const portLinkSchema = z

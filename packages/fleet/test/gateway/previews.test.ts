@@ -26,7 +26,8 @@ beforeAll(async () => {
     await alice.ask(200, "POST", `/v1/threads/${thread}/exec`, { json: { command: "true" } });
   inner = createServer((request, response) => {
     seen = request.headers;
-    response.setHeader("set-cookie", ["own=1; Domain=localhost; Path=/", "sandlot-link=forged"]);
+    response.setHeader("set-cookie", ["own=1; Domain=localhost; Path=/", "sandlot-link=forged", "sandlot-frame=f"]);
+    if (request.url === "/policy") response.setHeader("content-security-policy", "default-src *");
     request.pipe(response.writeHead(request.method === "POST" ? 201 : 200, { "x-path": request.url ?? "" }));
     if (request.method === "GET") response.write(`you asked ${request.url}`);
   });
@@ -99,6 +100,31 @@ describe("a preview", () => {
     expect(answer.headers["set-cookie"]).toEqual(["own=1; Path=/"]);
     const posted = await ask(new URL("/form", url), { cookie }, "POST", "body text");
     expect([posted.status, posted.body]).toEqual([201, "body text"]);
+  });
+
+  test("in a frame has a cookie of that page's site, and says who may frame it", async () => {
+    const reply = await alice.ask<{ url: string }>(201, "POST", `/v1/threads/p/ports/${port}/links`, {
+      json: { frame: true },
+    });
+    const url = new URL(reply.url);
+    const first = await ask(url, { "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe" });
+    const [cookie = ""] = first.headers["set-cookie"] ?? [];
+    expect(cookie).toMatch(/^sandlot-frame=[\w.-]+; Path=\/; HttpOnly; SameSite=None; Secure; Partitioned$/);
+    const framed = await ask(new URL("/app", url), { cookie: `own=1; ${cookie.split(";")[0]}` });
+    expect(framed.status).toBe(200);
+    expect(framed.headers["content-security-policy"]).toBe(`frame-ancestors ${stage.gateway.url}`);
+    expect(seen.cookie).toBe("own=1");
+    // What the program inside says holds beside it.
+    const both = await ask(new URL("/policy", url), { cookie: cookie.split(";")[0] ?? "" });
+    expect(both.headers["content-security-policy"]).toBe(`default-src *, frame-ancestors ${stage.gateway.url}`);
+    // One kind does not stand for the other, and an ordinary link says nothing about frames.
+    const token = cookie.split(";")[0]?.split("=")[1] ?? "";
+    expect((await ask(new URL("/app", url), { cookie: `sandlot-link=${token}` })).status).toBe(401);
+    const usual = await visit(await link("p"));
+    const plain = await ask(new URL("/app", url), { cookie: usual });
+    expect([plain.status, plain.headers["content-security-policy"]]).toEqual([200, undefined]);
+    const swapped = usual.replace("sandlot-link", "sandlot-frame");
+    expect((await ask(new URL("/app", url), { cookie: swapped })).status).toBe(401);
   });
 
   test("takes a program's link with each request, in the address or in a header, under a name that resolves", async () => {

@@ -27,6 +27,7 @@ import { z } from "zod";
 import type { SharedEntries } from "../../fleet.ts";
 import { tryJson } from "../../world/try-json.ts";
 import type { World } from "../../world/world.ts";
+import { originOf } from "../guards/web-pages.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import { FileTexts } from "../named-texts/file-texts.ts";
 import type { NamedTexts } from "../named-texts/named-texts.ts";
@@ -229,9 +230,9 @@ export class DashboardSessions {
 }
 
 /** Throws where another page than the dashboard of this gateway may have sent the request. */
-export function checkSender({ headers, protocol }: FastifyRequest): void {
-  const host = (headers[":authority"] ?? headers.host ?? "").toString().toLowerCase();
-  const isOwn = headers.origin === `${protocol}://${host}`;
+export function checkSender(request: FastifyRequest): void {
+  const { headers } = request;
+  const isOwn = headers.origin === originOf(request);
   if (headers.origin !== undefined && !isOwn)
     throw new SandlotError("forbidden", { problem: "a session belongs to the gateway's own pages" });
   if (headers.upgrade !== undefined ? isOwn : headers[GATEWAY_HEADERS.dashboard] !== undefined) return;

@@ -43,6 +43,11 @@ export function webPageGuard(settings: GatewaySettings, listensOn: () => number)
   };
 }
 
+/** This gateway's origin, as the sender of a request knows it. The guard has let its host pass. */
+export function originOf({ headers, protocol }: FastifyRequest): string {
+  return `${protocol}://${(headers[":authority"] ?? headers.host ?? "").toString().toLowerCase()}`;
+}
+
 function hostAllowed(host: string, settings: GatewaySettings, port: number): boolean {
   if (settings.allowedHosts.some((allowed) => allowed.toLowerCase() === host)) return true;
   if (settings.advertise !== undefined && new URL(settings.advertise).host === host) return true;

@@ -29,6 +29,8 @@ export interface Forwarded {
   readonly world: World;
   /** The caller has disconnected, or lost its right to stay. */
   readonly gone: AbortSignal;
+  /** The origin whose pages may frame the response; `null`: nothing is said about frames. */
+  readonly framedBy: string | null;
   /** Set for the AIO API: the path there. */
   readonly aioPath?: string;
 }
@@ -48,7 +50,8 @@ export async function forwardRequest(forwarded: Forwarded, response: ServerRespo
     if (gone.aborted) return;
     await new Promise<void>((resolve) => {
       response.once("close", resolve);
-      const headers = forwarded.aioPath === undefined ? answerHeaders(answer) : aioAnswerHeaders(answer);
+      const headers =
+        forwarded.aioPath === undefined ? answerHeaders(answer, forwarded.framedBy) : aioAnswerHeaders(answer);
       response.writeHead(answer.statusCode ?? 502, headers).flushHeaders();
       answer.once("error", () => response.destroy());
       answer.pipe(response);
@@ -68,7 +71,7 @@ export async function forwardUpgrade(forwarded: Forwarded, socket: Duplex, head:
     const { answer, inner, first } = await answerTo(forwarded, outgoing);
     const status = answer.statusCode ?? 502;
     const own = inner === undefined ? { connection: "close" } : { connection: "Upgrade", upgrade: protocol };
-    socket.write(headOf(status, { ...answerHeaders(answer), ...own }), "latin1");
+    socket.write(headOf(status, { ...answerHeaders(answer, null), ...own }), "latin1");
     if (inner === undefined) return await passedOn(answer, socket);
     if (first !== undefined && first.length > 0) socket.write(first);
     if (head.length > 0) inner.write(head);

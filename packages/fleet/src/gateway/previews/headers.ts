@@ -34,8 +34,11 @@ export function requestHeaders({ headers }: IncomingMessage, port: number): Outg
   return passed;
 }
 
-/** The headers for the browser. A cookie stays with the host that set it, and the preview's own cannot be set. */
-export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders {
+/**
+ * The headers for the browser. A cookie stays with the host that set it, and the preview's own cannot be set. A preview
+ * in a frame may be framed by that one origin: a policy of its own is added to what the program inside says.
+ */
+export function answerHeaders({ headers }: IncomingMessage, framedBy: string | null): OutgoingHttpHeaders {
   const passed: OutgoingHttpHeaders = {};
   for (const [name, value] of Object.entries(headers))
     if (value !== undefined && !HOP_BY_HOP.has(name) && name !== "set-cookie") passed[name] = value;
@@ -43,6 +46,11 @@ export function answerHeaders({ headers }: IncomingMessage): OutgoingHttpHeaders
     .filter((cookie) => !LINK_COOKIES.has(cookie.split("=")[0]?.trim() ?? ""))
     .map((cookie) => cookie.replace(/;\s*domain=[^;]*/gi, ""));
   if (cookies.length > 0) passed["set-cookie"] = cookies;
+  if (framedBy !== null) {
+    const own = headers["content-security-policy"];
+    const frame = `frame-ancestors ${framedBy}`;
+    passed["content-security-policy"] = own === undefined ? frame : `${own}, ${frame}`;
+  }
   return passed;
 }
 
@@ -79,8 +87,13 @@ export function aioAnswerHeaders({ headers }: IncomingMessage): OutgoingHttpHead
   return passed;
 }
 
+export interface LinkInAddress {
+  readonly token: string;
+  readonly rest: string;
+}
+
 /** A link's token in a URL, and the URL without it. */
-export function linkInAddress(address: string): { readonly token: string; readonly rest: string } | null {
+export function linkInAddress(address: string): LinkInAddress | null {
   const [path = "/", query] = splitOnce(address, "?");
   if (query === undefined) return null;
   const parts = query.split("&");

@@ -26,20 +26,30 @@ export const LINK_PARAMETER = "sandlot-link";
 export const LINK_HEADER = "x-sandlot-link";
 const LINK_COOKIE = "sandlot-link";
 /** A browser accepts this prefix only over TLS, for the whole host and from that host: no other preview can set it. */
-const HOST_COOKIE = `__Host-${LINK_COOKIE}`;
-export const LINK_COOKIES: ReadonlySet<string> = new Set([LINK_COOKIE, HOST_COOKIE]);
+const HOST_PREFIX = "__Host-";
+/** Of a frame: the browser keeps it apart for each page that frames the preview, so it needs a name of its own. */
+const FRAME_COOKIE = "sandlot-frame";
+export const LINK_COOKIES: ReadonlySet<string> = new Set(
+  [LINK_COOKIE, FRAME_COOKIE].flatMap((name) => [name, `${HOST_PREFIX}${name}`]),
+);
 
 export function linkCookie(scheme: "http" | "https"): string {
-  return scheme === "https" ? HOST_COOKIE : LINK_COOKIE;
+  return scheme === "https" ? `${HOST_PREFIX}${LINK_COOKIE}` : LINK_COOKIE;
+}
+
+export function frameCookie(scheme: "http" | "https"): string {
+  return scheme === "https" ? `${HOST_PREFIX}${FRAME_COOKIE}` : FRAME_COOKIE;
 }
 
 const claimsSchema = z.strictObject({
   ...{ u: z.string(), t: z.string(), p: z.int().min(1).max(65_535) },
-  ...{ k: z.string(), e: z.number() },
+  ...{ k: z.string(), e: z.number(), f: z.string().max(300).exactOptional() },
 });
 
 export interface PreviewTarget extends LinkClaims {
   readonly port: number;
+  /** The origin whose pages may frame the preview. Absent: the link is not for frames. */
+  readonly framedBy?: string;
 }
 
 export class PreviewLinks {
@@ -58,8 +68,9 @@ export class PreviewLinks {
     return new PreviewLinks(Buffer.from(secret, "hex"), world);
   }
 
-  sign({ user, thread, port, keyId, expiresAt }: PreviewTarget): string {
-    const text = JSON.stringify({ u: user, t: thread, p: port, k: keyId, e: expiresAt });
+  sign({ user, thread, port, keyId, expiresAt, framedBy }: PreviewTarget): string {
+    const frame = framedBy === undefined ? {} : { f: framedBy };
+    const text = JSON.stringify({ u: user, t: thread, p: port, k: keyId, e: expiresAt, ...frame });
     const claims = Buffer.from(text).toString("base64url");
     return `${claims}.${this.#mac(`link\n${claims}`)}`;
   }
@@ -74,8 +85,9 @@ export class PreviewLinks {
     // Signed, so a gateway with this secret wrote it; one of an older release names no key.
     const parsed = claimsSchema.safeParse(JSON.parse(Buffer.from(claims, "base64url").toString("utf8")));
     if (!parsed.success || parsed.data.e <= this.#world.wallMs()) return null;
-    const { u, t, p, k, e } = parsed.data;
-    return { user: parseUserId(u), thread: parseThreadId(t), port: p, keyId: k, expiresAt: e };
+    const { u, t, p, k, e, f } = parsed.data;
+    const frame = f === undefined ? {} : { framedBy: f };
+    return { user: parseUserId(u), thread: parseThreadId(t), port: p, keyId: k, expiresAt: e, ...frame };
   }
 
   /** The first label of the host name: `{port}--{id}`. The id reveals neither user nor thread. */

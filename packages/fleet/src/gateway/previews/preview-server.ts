@@ -10,6 +10,8 @@
  *   any name, /aio/{secret} a client of the AIO API that sends nothing else ─ a lease, a connection to that API
  *
  * Invariants
+ * - A link for a frame names the origin that may frame it. Its cookie is partitioned, so it is valid below that page's
+ *   site only, and every response says that no other origin may frame it.
  * - Each port of each thread is a separate site to a browser: cookies, storage and scripts of one reach no other, and
  *   none is the gateway's, which refuses their Origin.
  * - The preview's cookies and headers are never passed into the sandbox, and the sandbox cannot set them.
@@ -35,9 +37,9 @@ import type { LeasedSandbox } from "../provisioner/provisioned-leases.ts";
 import type { Certificate } from "../tls.ts";
 import { type AioAddress, type AioLinks, aioAddress } from "./aio-links.ts";
 import { forwardBytes, forwardRequest, forwardUpgrade, headOf } from "./forwarding.ts";
-import { cookieOf, linkInAddress } from "./headers.ts";
+import { cookieOf, type LinkInAddress, linkInAddress } from "./headers.ts";
 import { type LinkClaims, type LinkUseParts, useLink } from "./link-use.ts";
-import { LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "./links.ts";
+import { frameCookie, LINK_HEADER, linkCookie, type PreviewLinks, type PreviewTarget } from "./links.ts";
 
 export interface PreviewParts extends LinkUseParts {
   readonly links: PreviewLinks;
@@ -89,8 +91,8 @@ export class PreviewServer {
       const aio = aioAddress(request.url ?? "/");
       if (aio !== null) return await this.#answerAio(request, response, aio);
       const inAddress = linkInAddress(request.url ?? "/");
-      if (inAddress !== null && isVisit(request) && this.#targetOf(request, inAddress.token) !== null)
-        return this.#welcome(response, inAddress.token, inAddress.rest);
+      const visited = inAddress !== null && isVisit(request) ? this.#targetOf(request, inAddress.token) : null;
+      if (inAddress !== null && visited !== null) return this.#welcome(response, visited, inAddress);
       const target = this.#admit(request);
       await this.#proxy(request, response, target);
     } catch (error) {
@@ -99,13 +101,16 @@ export class PreviewServer {
   }
 
   /** The link becomes a cookie, so that it is in no URL, history or referrer any more. */
-  #welcome(response: ServerResponse, token: string, rest: string): void {
+  #welcome(response: ServerResponse, { framedBy }: PreviewTarget, { token, rest }: LinkInAddress): void {
     const scheme = previewScheme(this.#parts.settings);
     const secure = scheme === "https" ? "; Secure" : "";
     response
       .writeHead(302, {
         location: rest,
-        "set-cookie": `${linkCookie(scheme)}=${token}; Path=/; HttpOnly; SameSite=Lax${secure}`,
+        "set-cookie":
+          framedBy === undefined
+            ? `${linkCookie(scheme)}=${token}; Path=/; HttpOnly; SameSite=Lax${secure}`
+            : `${frameCookie(scheme)}=${token}; Path=/; HttpOnly; SameSite=None; Secure; Partitioned`,
         "referrer-policy": "no-referrer",
         "cache-control": "no-store",
       })
@@ -129,7 +134,7 @@ export class PreviewServer {
   async #proxy(
     request: IncomingMessage,
     response: ServerResponse,
-    target: LinkClaims & { readonly port: number },
+    target: LinkClaims & Pick<PreviewTarget, "port" | "framedBy">,
     aioPath?: string,
   ): Promise<void> {
     const gone = new AbortController();
@@ -143,7 +148,8 @@ export class PreviewServer {
     if (target.provisioned !== undefined) this.#parts.onProvisionedUse?.(target.provisioned);
     try {
       const connection = await lease.connect(target.port, { signal: gone.signal });
-      const forwarded = { request, connection, port: target.port, world, gone: gone.signal };
+      const { port, framedBy = null } = target;
+      const forwarded = { request, connection, port, world, gone: gone.signal, framedBy };
       await forwardRequest(aioPath === undefined ? forwarded : { ...forwarded, aioPath }, response);
     } finally {
       await lease.release();
@@ -177,7 +183,7 @@ export class PreviewServer {
     try {
       const connection = await lease.connect(port, { signal: gone.signal });
       if (isTunnel(request)) await forwardBytes(connection, TUNNEL_PROTOCOL, socket, head);
-      else await forwardUpgrade({ request, connection, port, world, gone: gone.signal }, socket, head);
+      else await forwardUpgrade({ request, connection, port, world, gone: gone.signal, framedBy: null }, socket, head);
     } finally {
       await lease.release();
     }
@@ -200,9 +206,15 @@ export class PreviewServer {
   }
 
   #inAddressOrCookie(request: IncomingMessage): PreviewTarget | null {
-    const name = linkCookie(previewScheme(this.#parts.settings));
-    const token = linkInAddress(request.url ?? "/")?.token ?? cookieOf(request.headers.cookie, name);
-    return token === undefined ? null : this.#targetOf(request, token);
+    const scheme = previewScheme(this.#parts.settings);
+    const inAddress = linkInAddress(request.url ?? "/");
+    if (inAddress !== null) return this.#targetOf(request, inAddress.token);
+    for (const [name, isFrame] of [[frameCookie(scheme), true] as const, [linkCookie(scheme), false] as const]) {
+      const token = cookieOf(request.headers.cookie, name);
+      const target = token === undefined ? null : this.#targetOf(request, token);
+      if (target !== null && (target.framedBy !== undefined) === isFrame) return target;
+    }
+    return null;
   }
 
   /** A token is valid only for the host name it was made for. */

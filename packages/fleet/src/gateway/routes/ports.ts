@@ -1,13 +1,16 @@
 /** Links to an agent's server on a port. They lead to the previews' own listener and origin, never to this one. */
 
-import { portLinkRequestSchema, portLinkSchema, portParamsSchema } from "@sandlot/contract";
+import { portLinkRequestSchema, portLinkSchema, portParamsSchema, SandlotError } from "@sandlot/contract";
+import { type GatewaySettings, previewScheme } from "../../config/gateway-settings.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { keyIdOf } from "../guards/caller.ts";
+import { originOf } from "../guards/web-pages.ts";
 import { LINK_HEADER, LINK_PARAMETER } from "../previews/links.ts";
 import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
-export function portRoutes(app: GatewayApp, { links, threads, world, previewAddress }: GatewayContext): void {
+export function portRoutes(app: GatewayApp, context: GatewayContext): void {
+  const { links, threads, world, previewAddress, settings } = context;
   app.post(
     "/v1/threads/:thread/ports/:port/links",
     {
@@ -22,17 +25,29 @@ export function portRoutes(app: GatewayApp, { links, threads, world, previewAddr
       },
     },
     async (request, reply) => {
-      const { ttlMs } = portLinkRequestSchema.parse(request.body ?? {});
+      const { ttlMs, frame } = portLinkRequestSchema.parse(request.body ?? {});
       const key = threadOf(request);
       const { port } = request.params;
       await threads.existing(key);
       const expiresAt = world.wallMs() + ttlMs;
-      const token = links.sign({ ...key, port, keyId: keyIdOf(request), expiresAt });
+      if (frame && !framesWork(settings))
+        throw new SandlotError("invalid_request", {
+          field: "frame",
+          problem: "browsers keep a cookie in a frame only over https, or below the domain localhost (gateway.preview)",
+        });
+      const framing = frame ? { framedBy: originOf(request) } : {};
+      const token = links.sign({ ...key, port, keyId: keyIdOf(request), expiresAt, ...framing });
       const origin = previewAddress(links.labelOf(key, port));
       const direct = { url: resolvable(origin), headers: { [LINK_HEADER]: token } };
       return reply.code(201).send({ url: `${origin}/?${LINK_PARAMETER}=${token}`, direct, expiresAt });
     },
   );
+}
+
+/** A partitioned cookie has to be secure. Browsers take `localhost` for secure without TLS. */
+function framesWork(settings: GatewaySettings): boolean {
+  const { domain } = settings.preview;
+  return previewScheme(settings) === "https" || domain === "localhost" || domain.endsWith(".localhost");
 }
 
 /** Browsers resolve names below `localhost`, most programs do not. A certificate needs its name. */
