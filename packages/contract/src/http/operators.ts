@@ -103,6 +103,10 @@ export const readinessSchema = z
   })
   .meta({ id: "Readiness" });
 
+/** Shorter ones would expire before they were passed on; longer ones are meant to have no end. */
+export const KEY_TTL_MIN_MS = 60_000;
+export const KEY_TTL_MAX_MS = 10 * 365 * 86_400_000;
+
 /** In `blueprints` of a key: every blueprint, also later ones. */
 export const EVERY_BLUEPRINT = "*";
 const grantedBlueprints = z
@@ -119,6 +123,7 @@ export const apiKeyInfoSchema = z
     // Keys of earlier releases have no list.
     blueprints: grantedBlueprints.nullable().default(null),
     createdAt: z.number(),
+    expiresAt: z.number().nullable().default(null).describe("From then on it is refused; null: never."),
   })
   .meta({ id: "ApiKey" });
 
@@ -130,6 +135,12 @@ export const keyRequestSchema = z
     user: userIdSchema.optional().describe("Whose threads a key of scope `user` reaches; needed there and only there."),
     label: z.string().min(1).max(200).optional(),
     blueprints: grantedBlueprints.optional(),
+    ttlMs: z
+      .int()
+      .min(KEY_TTL_MIN_MS)
+      .max(KEY_TTL_MAX_MS)
+      .optional()
+      .describe("How long it works; without it, until it is revoked."),
   })
   .meta({ id: "KeyRequest" });
 

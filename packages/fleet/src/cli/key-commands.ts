@@ -24,6 +24,8 @@ interface KeyWish {
   readonly label?: string;
   /** Blueprints that it may use. */
   readonly blueprint?: readonly string[];
+  /** How long it works. */
+  readonly expires?: number;
 }
 
 interface Keys {
@@ -33,26 +35,30 @@ interface Keys {
 }
 
 export async function createKey(terminal: Terminal, options: KeyCommandOptions & KeyWish): Promise<void> {
-  const { scope, user, label, blueprint: blueprints } = options;
+  const { scope, user, label, blueprint: blueprints, expires: ttlMs } = options;
   const request = {
     scope,
     ...(user !== undefined && { user }),
     ...(label !== undefined && { label }),
     ...(blueprints !== undefined && { blueprints: [...blueprints] }),
+    ...(ttlMs !== undefined && { ttlMs }),
   };
   const made = await withKeys(terminal, options, (keys) => keys.create(request));
   if (options.json) return printJson(terminal, made);
   terminal.out(`${made.key}\n`);
-  terminal.error(`Key ${made.id} (${scope}${made.user === null ? "" : ` ${made.user}`}). It is shown this once.\n`);
+  const until = made.expiresAt === null ? "" : `, until ${isoTime(made.expiresAt)}`;
+  const whose = made.user === null ? "" : ` ${made.user}`;
+  terminal.error(`Key ${made.id} (${scope}${whose}${until}). It is shown this once.\n`);
 }
 
 export async function listKeys(terminal: Terminal, options: KeyCommandOptions): Promise<void> {
   const listed = await withKeys(terminal, options, (keys) => keys.list());
   if (options.json) return printJson(terminal, { keys: listed });
-  const rows = listed.map(({ id, scope, user, label, blueprints, createdAt }) => [
-    ...[id, scope, user ?? "-", blueprintsOf(scope, blueprints), isoTime(createdAt), label ?? "-"],
+  const rows = listed.map(({ id, scope, user, label, blueprints, createdAt, expiresAt }) => [
+    ...[id, scope, user ?? "-", blueprintsOf(scope, blueprints), isoTime(createdAt)],
+    ...[expiresAt === null ? "-" : isoTime(expiresAt), label ?? "-"],
   ]);
-  printTable(terminal, ["ID", "SCOPE", "USER", "BLUEPRINTS", "CREATED", "LABEL"], rows);
+  printTable(terminal, ["ID", "SCOPE", "USER", "BLUEPRINTS", "CREATED", "EXPIRES", "LABEL"], rows);
 }
 
 /** Resolves with whether there was such a key: after a typo the user must not believe that the key was revoked. */
@@ -91,8 +97,11 @@ async function withKeys<T>(
     });
   return withStoredKeys(terminal, config, (keys) =>
     use({
-      create: ({ scope, user, label, blueprints }) =>
-        keys.create({ scope, ...(user && { user }), ...(label && { label }), ...(blueprints && { blueprints }) }),
+      create: ({ scope, user, label, blueprints, ttlMs }) =>
+        keys.create({
+          ...{ scope, ...(user && { user }), ...(label && { label }) },
+          ...{ ...(blueprints && { blueprints }), ...(ttlMs !== undefined && { ttlMs }) },
+        }),
       list: () => keys.list(),
       revoke: (id) => keys.revoke(id),
     }),

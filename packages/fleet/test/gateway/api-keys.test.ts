@@ -51,6 +51,31 @@ test("a key that another process has revoked stops within a second, however ofte
   expect(await keys.verify(key)).toBeNull();
 });
 
+test("a key with an expiry works until then, also where it is cached, and says why not after it", async () => {
+  let wallMs = 1_000_000;
+  const world = { ...systemWorld(), monotonicMs: () => nowMs, wallMs: () => wallMs };
+  const timed = await ApiKeys.open(home, world);
+  const { id, key, expiresAt } = await timed.create({ scope: "operator", ttlMs: 60_000 });
+  expect(expiresAt).toBe(1_060_000);
+  wallMs = 1_059_999;
+  expect(await timed.verify(key)).toMatchObject({ id });
+  expect(await timed.find(id)).toMatchObject({ id });
+  wallMs = 1_060_000;
+  await expect((async () => timed.verify(key))()).rejects.toMatchObject({
+    code: "unauthorized",
+    message: expect.stringContaining("expired"),
+  });
+  expect(await timed.find(id)).toBeNull();
+  // Only the holder of the key is told so.
+  expect(await timed.verify(forged(key))).toBeNull();
+  const [listed] = (await timed.list()).filter((one) => one.id === id);
+  expect(listed).toMatchObject({ expiresAt: 1_060_000 });
+  // In another process, too.
+  const other = await ApiKeys.open(home, world);
+  await expect((async () => other.verify(key))()).rejects.toMatchObject({ code: "unauthorized" });
+  expect((await timed.create({ scope: "operator" })).expiresAt).toBeNull();
+});
+
 test("a key that was revoked here stops at once", async () => {
   const { id, key } = await keys.create({ scope: "operator" });
   await keys.verify(key);

@@ -124,6 +124,7 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: CommandContex
     .option("--user <id>", "whose threads a key of scope user reaches")
     .option("--label <text>", "what lists call it")
     .option("--blueprint <name>", "a blueprint that it may name; may be repeated; '*' is every one", collect)
+    .option("--expires <duration>", "how long it works, such as 12h or 30d; without it until it is revoked", duration)
     .addHelpText(
       "after",
       examples(
@@ -137,6 +138,7 @@ function addKeyCommands(keys: Command, { terminal, json, ending }: CommandContex
         user?: string;
         label?: string;
         blueprint?: readonly string[];
+        expires?: number;
         config?: string;
       }) => {
         const { createKey } = await import("../key-commands.ts");

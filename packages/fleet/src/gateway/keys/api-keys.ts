@@ -5,6 +5,7 @@
  * - What is stored is the hash of a key, never the key. The secret has 192 random bits, so a plain hash cannot be
  *   searched.
  * - The secret of a request is hashed and compared in a time that does not depend on where the hashes differ.
+ * - A key with an expiry is refused from that moment on, everywhere, also for sessions and links made with it.
  * - A revoked key stops working within `RECHECK_MS` in every process. Where the store does not answer a gateway, a key
  *   that it has checked before goes on for `UNANSWERED_MAX_MS`: a store that pauses must not stop work under way.
  * - Keys that were never found valid here cost the store at most `LOOK_UPS_MAX` look-ups at once. A key that was, the
@@ -69,6 +70,8 @@ export interface NewKey {
   readonly label?: string;
   /** The blueprints it may use; absent: `default` for a user's key, all for another. */
   readonly blueprints?: readonly string[];
+  /** How long it works; absent: until it is revoked. */
+  readonly ttlMs?: number;
 }
 
 interface KeyParts {
@@ -105,7 +108,7 @@ export class ApiKeys {
   }
 
   /** Returns the key itself, which is not stored. */
-  async create({ scope, user, label, blueprints }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
+  async create({ scope, user, label, blueprints, ttlMs }: NewKey): Promise<ApiKeyInfo & { readonly key: string }> {
     if ((scope === "user") !== (user !== undefined))
       throw new SandlotError("invalid_request", {
         field: "user",
@@ -120,6 +123,7 @@ export class ApiKeys {
       label: label ?? null,
       blueprints: blueprints === undefined ? null : [...blueprints],
       createdAt: this.#world.wallMs(),
+      expiresAt: ttlMs === undefined ? null : this.#world.wallMs() + ttlMs,
     };
     const stored: StoredKey = { ...info, hash: hashOf(secret).toString("hex") };
     if (!(await this.#texts.create(id, JSON.stringify(stored))))
@@ -154,17 +158,17 @@ export class ApiKeys {
     const [, id, secret] = KEY_PATTERN.exec(text) ?? [];
     if (id === undefined || secret === undefined) return null;
     const known = this.#fresh(id);
-    if (known !== null) return matching(known, secret);
+    if (known !== null) return this.#matching(known, secret);
     if (this.#known.has(id) || this.#home?.operatorId === id)
-      return this.#present(id).then((found) => matching(found, secret));
+      return this.#present(id).then((found) => this.#matching(found, secret));
     // A request that joins a look-up under way costs the store nothing.
     const lookUp = () => this.#lookUps.get(id) ?? this.#unknown.run(() => this.#lookUp(id));
     try {
       if (this.#home !== null) beforeUnknown?.();
     } catch (refusal) {
-      return this.#unlessUnlisted(id, refusal, lookUp).then((found) => matching(found, secret));
+      return this.#unlessUnlisted(id, refusal, lookUp).then((found) => this.#matching(found, secret));
     }
-    return lookUp().then((found) => matching(found, secret));
+    return lookUp().then((found) => this.#matching(found, secret));
   }
 
   /** A key of a refused caller is looked up only if the store has one of this id. One list a second serves all of them. */
@@ -176,10 +180,23 @@ export class ApiKeys {
     return lookUp();
   }
 
-  /** The present key of this id, or `null` when there is none. Synchronous for a cached key. */
+  /** The present key of this id, or `null` when there is none that is valid. Synchronous for a cached key. */
   find(id: string): ApiKeyInfo | null | Promise<ApiKeyInfo | null> {
     if (!ID_PATTERN.test(id)) return null;
-    return this.#fresh(id)?.key ?? this.#present(id).then((found) => found?.key ?? null);
+    const valid = (found: KnownKey | null) => (found === null || this.#isExpired(found) ? null : found.key);
+    const known = this.#fresh(id);
+    return known === null ? this.#present(id).then(valid) : valid(known);
+  }
+
+  /** Says so where the key is right and only too old: its holder has to ask for another one. */
+  #matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
+    if (known === null || !timingSafeEqual(hashOf(secret), known.hash)) return null;
+    if (!this.#isExpired(known)) return known.key;
+    throw new SandlotError("unauthorized", { problem: "the key has expired; ask an operator for another one" });
+  }
+
+  #isExpired({ key: { expiresAt } }: KnownKey): boolean {
+    return expiresAt !== null && expiresAt <= this.#world.wallMs();
   }
 
   /** How many keys the home's files have that this store does not know. 0 where the files are the keys. */
@@ -310,10 +327,6 @@ function parsed(texts: NamedTexts, id: string, text: string): StoredKey {
 
 function orNone<T>(value: T | null): readonly T[] {
   return value === null ? [] : [value];
-}
-
-function matching(known: KnownKey | null, secret: string): ApiKeyInfo | null {
-  return known !== null && timingSafeEqual(hashOf(secret), known.hash) ? known.key : null;
 }
 
 function hashOf(secret: string): Buffer {

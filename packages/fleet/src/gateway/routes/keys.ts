@@ -49,12 +49,13 @@ export function keyRoutes(app: GatewayApp, { keys }: GatewayContext): void {
         response: { 201: newKeySchema, ...OPERATOR_ERRORS },
       },
     },
-    async ({ body: { scope, user, label, blueprints } }, reply) => {
+    async ({ body: { scope, user, label, blueprints, ttlMs } }, reply) => {
       const made = await keys.create({
         scope,
         ...(user === undefined ? {} : { user }),
         ...(label === undefined ? {} : { label }),
         ...(blueprints === undefined ? {} : { blueprints }),
+        ...(ttlMs === undefined ? {} : { ttlMs }),
       });
       return reply.code(201).send(made);
     },
