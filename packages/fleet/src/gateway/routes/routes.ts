@@ -12,6 +12,7 @@ import { execRoutes } from "./exec.ts";
 import { execsRoutes } from "./execs.ts";
 import { fileContentRoutes } from "./file-content.ts";
 import { fileRoutes } from "./files.ts";
+import { folderArchiveRoutes } from "./folder-archive.ts";
 import { healthRoutes } from "./health.ts";
 import { keyRoutes } from "./keys.ts";
 import { leaseRoutes } from "./leases.ts";
@@ -32,6 +33,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   execsRoutes(app, context);
   insideRoutes(app, context);
   fileRoutes(app, context);
+  folderArchiveRoutes(app, context);
   threadRoutes(app, context);
   checkpointRoutes(app, context);
   sandboxRoutes(app, context);

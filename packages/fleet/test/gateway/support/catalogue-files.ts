@@ -35,6 +35,15 @@ export const FILE_ENTRIES: readonly Entry[] = [
     request: (world) => [thread(world, `/files/text?path=${ROOT}/workspace/secret`)],
   },
   {
+    method: "GET",
+    url: "/v1/threads/:thread/files/archive",
+    who: "owner",
+    status: 200,
+    foreign: 200,
+    request: (world) => [thread(world, `/files/archive?path=${ROOT}/workspace`)],
+    invalidPaths: (world) => [thread(world, "/files/archive"), thread(world, `/files/archive?path=${ROOT}/nothing`)],
+  },
+  {
     method: "POST",
     url: "/v1/threads/:thread/files/glob",
     who: "owner",
