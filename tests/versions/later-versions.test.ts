@@ -36,6 +36,7 @@ const NOT_OF_THE_CLIENT = [
   ...["GET /api/sandboxes/{id}", "DELETE /api/sandboxes/{id}"],
   ...["GET /v1/dashboard/session", "POST /v1/dashboard/session", "DELETE /v1/dashboard/session"],
   ...["POST /v1/dashboard/links", "POST /v1/dashboard/links/use", "GET /v1/dashboard/overview"],
+  ...["GET /v1/dashboard/fleet", "GET /v1/dashboard/log", "GET /v1/threads/{thread}/files/archive"],
   ...["GET /v1/dashboard/configuration", "GET /v1/dashboard/doctor", "POST /v1/sandboxes/{id}/confirm-dead"],
   ...["POST /mcp/threads/{thread}", "GET /mcp/threads/{thread}", "DELETE /mcp/threads/{thread}"],
 ];

@@ -6,13 +6,15 @@
 import {
   type DashboardConfiguration,
   type DashboardDoctor,
+  type DashboardFleet,
   type DashboardLink,
-  type DashboardOverview,
+  type DashboardLog,
   type DashboardSession,
   dashboardConfigurationSchema,
   dashboardDoctorSchema,
+  dashboardFleetSchema,
   dashboardLinkSchema,
-  dashboardOverviewSchema,
+  dashboardLogSchema,
   dashboardSessionSchema,
   GATEWAY_HEADERS,
   leaseSchema,
@@ -20,6 +22,12 @@ import {
 import { Transport, type TransportOptions } from "./wire/transport.ts";
 
 const SESSION = "/v1/dashboard/session";
+
+export interface FilePlace {
+  readonly user: string;
+  readonly thread: string;
+  readonly path: string;
+}
 
 export class DashboardClient {
   readonly #transport: Transport;
@@ -63,16 +71,43 @@ export class DashboardClient {
     });
   }
 
-  /** The fleet's gateways, and what happened at this one. For operators. */
-  overview(): Promise<DashboardOverview> {
-    const path = "/v1/dashboard/overview";
-    return this.#transport.json(dashboardOverviewSchema, { method: "GET", path, repeatable: true });
+  /** Writes a file of a page; `path` is one inside the thread's sandbox. */
+  async upload(file: Blob, to: FilePlace, signal?: AbortSignal): Promise<void> {
+    await this.#transport.done({
+      ...{
+        method: "PUT",
+        path: `/v1/threads/${encodeURIComponent(to.thread)}/files/content`,
+        query: { path: to.path },
+      },
+      ...{ headers: { [GATEWAY_HEADERS.user]: to.user }, body: file, signal },
+    });
+  }
+
+  /** A folder with everything in it, as a tar archive. */
+  async *downloadFolder(from: FilePlace, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+    const response = await this.#transport.stream({
+      ...{ method: "GET", path: `/v1/threads/${encodeURIComponent(from.thread)}/files/archive` },
+      ...{ query: { path: from.path }, headers: { [GATEWAY_HEADERS.user]: from.user }, signal },
+    });
+    yield* response.chunks;
+  }
+
+  /** The overviews of all gateways of the fleet, with their last six hours in so many slices. For operators. */
+  fleet(bins = 0): Promise<DashboardFleet> {
+    const call = { method: "GET", path: "/v1/dashboard/fleet", query: { bins }, repeatable: true } as const;
+    return this.#transport.json(dashboardFleetSchema, call);
   }
 
   /** The configuration in force, with the origin of every value. For operators. */
   configuration(): Promise<DashboardConfiguration> {
     const path = "/v1/dashboard/configuration";
     return this.#transport.json(dashboardConfigurationSchema, { method: "GET", path, repeatable: true });
+  }
+
+  /** The last lines of the gateway's log. For operators. */
+  log(limit = 500): Promise<DashboardLog> {
+    const call = { method: "GET", path: "/v1/dashboard/log", query: { limit }, repeatable: true } as const;
+    return this.#transport.json(dashboardLogSchema, call);
   }
 
   /** What `sandlot doctor` finds on the gateway's host. For operators. */

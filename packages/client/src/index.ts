@@ -9,6 +9,7 @@ export {
   type DashboardConfiguration,
   type DashboardDoctor,
   type DashboardFinding,
+  type DashboardFleet,
   type DashboardOverview,
   type DashboardSession,
   type DashboardSlice,
@@ -26,7 +27,7 @@ export {
   type Terminal,
   type ThreadSummary,
 } from "@sandlot/contract";
-export { DashboardClient } from "./dashboard-client.ts";
+export { DashboardClient, type FilePlace } from "./dashboard-client.ts";
 export { ClientLease } from "./lease.ts";
 export { type ClientAcquireRequest, SandlotClient, type SandlotClientOptions } from "./sandlot-client.ts";
 export { threadFrom, userFrom } from "./tools/thread-identity.ts";

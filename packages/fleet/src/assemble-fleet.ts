@@ -314,9 +314,9 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     async peers() {
       open("list");
       const others = (await store.sessions()).filter((session) => session.instance !== instance);
-      return others.map(({ instance: peer, address, engines }) => {
+      return others.map(({ instance: peer, address, lastBeatAt, engines }) => {
         const otherEngines = engines.filter((engine) => !membership.isOurs({ engine }));
-        return { instance: peer, address, engines, otherEngines };
+        return { instance: peer, address, lastBeatAt, engines, otherEngines };
       });
     },
     async listThreads({ user } = {}) {

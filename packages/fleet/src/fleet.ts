@@ -102,6 +102,8 @@ export interface FleetPeer {
   readonly instance: InstanceId;
   /** Where its gateway can be reached; `null`: it has none, or does not say. */
   readonly address: string | null;
+  /** When its heartbeat last reached the store, by the store's clock. */
+  readonly lastBeatAt: number;
   /** The engines whose sandboxes it reaches. */
   readonly engines: readonly string[];
   /** Those of them that this instance does not reach. */

@@ -7,6 +7,7 @@ import pino from "pino";
 import { resolveSettings } from "../config/resolve-settings.ts";
 import {
   type GatewayConfig,
+  LogTail,
   operatorKeyId,
   operatorKeyPath,
   readOperatorKey,
@@ -44,13 +45,18 @@ export async function serveCommand(
   // Refused before anything is opened.
   const resolved = resolveGatewaySettings(settings);
   const { advertise: address } = resolved;
-  const logger = pino({ level: options.logLevel }, pino.destination(2));
+  const tail = new LogTail();
+  const { logLevel: level } = options;
+  // Each stream of several has a level of its own; the logger's decides before.
+  const streams = [pino.destination(2), tail].map((stream) => ({ stream, level: "trace" as const }));
+  const logger = pino({ level }, pino.multistream(streams));
   const fleetSettings = resolveSettings(config, environment);
   const { home } = fleetSettings;
   await makeUsable(home);
-  const about = await gatewayAbout({
+  const known = await gatewayAbout({
     ...{ named: options.config, environment, settings: fleetSettings, gateway: resolved, flags: flagsOf(options) },
   });
+  const about = { ...known, log: (limit: number) => tail.read(limit) };
   const open = () =>
     serve({
       openFleet: () => openFleetAndHost(config, { address, keepsBlank: true }),

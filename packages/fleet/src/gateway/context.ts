@@ -16,6 +16,7 @@ import type { AuditLog } from "./audit-log.ts";
 import type { Dashboard } from "./dashboard/dashboard.ts";
 import type { Converter } from "./documents/converter.ts";
 import type { EventLog } from "./events/event-log.ts";
+import type { PeerPurpose } from "./events/peer-credential.ts";
 import type { PeerEvents } from "./events/peer-events.ts";
 import type { Access, Caller } from "./guards/caller.ts";
 import type { ApiKeys } from "./keys/api-keys.ts";
@@ -80,7 +81,7 @@ declare module "fastify" {
     /** A page of the dashboard: the same for all, so that a link on any site may lead to it. */
     page?: boolean;
     /** Other gateways of the store may use it, with their own credential. */
-    peers?: boolean;
+    peers?: PeerPurpose;
   }
   interface FastifyRequest {
     caller: Caller | null;

@@ -10,6 +10,7 @@ export {
 export type { GatewayAbout } from "./dashboard/gateway-about.ts";
 export { ApiKeys, type NewKey } from "./keys/api-keys.ts";
 export { operatorKeyId, operatorKeyPath, readOperatorKey } from "./keys/operator-key.ts";
+export { LogTail } from "./log-tail.ts";
 export type { GatewayLogger } from "./logger.ts";
 export { type ServedGateway, type ServeOptions, serve } from "./serve.ts";
 export { type FleetAudit, type Gateway, type GatewayOptions, startGateway } from "./start-gateway.ts";

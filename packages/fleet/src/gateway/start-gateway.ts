@@ -30,7 +30,7 @@ import { Converter } from "./documents/converter.ts";
 import { EventLog } from "./events/event-log.ts";
 import { PeerCredential } from "./events/peer-credential.ts";
 import { PeerEvents } from "./events/peer-events.ts";
-import { keyIdOf } from "./guards/caller.ts";
+import { type AuthenticationParts, keyIdOf } from "./guards/caller.ts";
 import { RateExchange } from "./guards/rate-exchange.ts";
 import { RateLimits } from "./guards/rate-limits.ts";
 import { ApiKeys } from "./keys/api-keys.ts";
@@ -123,7 +123,6 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const provisioned = await ProvisionedSandboxes.open(home, links, world, entries);
   const aioLinks = await AioLinks.open(home, links, world, entries, provisioned);
   const sessions = await DashboardSessions.open(home, { links, keys, world }, entries);
-  const dashboard = new Dashboard({ sessions, fleet, world, about: options.about ?? null });
   const rates = new RateLimits(world, settings);
   const kept = new ProvisionedLeases({
     ...{ fleet, threads, world, logger, draining: draining.signal, ttlMs: settings.provisioner.leaseMs },
@@ -136,6 +135,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const credential = entries === null ? null : await PeerCredential.open(entries);
   const events = new EventLog(fleet.events, world);
   const { heartbeatMs, advertise: ownAddress = null } = settings;
+  const dashboard = new Dashboard({
+    ...{ sessions, fleet, world, home, credential, ownAddress, about: options.about ?? null },
+  });
   const peerEvents =
     credential === null
       ? null
@@ -155,7 +157,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     metrics: new Metrics(fleet, world, streams, options.storeSteps),
     draining: draining.signal,
   };
-  const isPeer = (text: string) => credential?.isValid(text, fleet.instanceId) === true;
+  const isPeer: AuthenticationParts["isPeer"] = (text, purpose) =>
+    credential?.isValid(text, fleet.instanceId, purpose) === true;
   const callers = { keys, rates, isPeer, sessions };
   let port = settings.port;
   const { app, registered } = await createServer(context, callers, logger, () => port, certificates.gateway);

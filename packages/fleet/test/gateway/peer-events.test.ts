@@ -46,7 +46,7 @@ async function follow(answer: Answer, options: FollowOptions = {}) {
   const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const log = new EventLog(new EventBus(world, "i-own" as never), world);
   const credential = await PeerCredential.open(new MemoryEntries());
-  const alive = [{ instance: "i-peer" as never, address, engines: [], otherEngines: [] }];
+  const alive = [{ instance: "i-peer" as never, address, lastBeatAt: 0, engines: [], otherEngines: [] }];
   const events = new PeerEvents({ world, log, credential, ownAddress, heartbeatMs, peers: async () => [...alive] });
   const reading = events.read();
   const items: LogItem[] = [];
@@ -79,7 +79,7 @@ describe("a peer whose events are followed", () => {
       if (turn === 1) setTimeout(() => response.destroy(), 50);
     });
     await until("two events", () => items.filter(({ kind }) => kind === "event").length === 2);
-    expect(asked[0]?.headers.authorization).toBe(`Bearer ${credential.for("i-peer")}`);
+    expect(asked[0]?.headers.authorization).toBe(`Bearer ${credential.for("i-peer", "events")}`);
     expect(asked[0]?.url).toBe("/v1/events?own=true");
     expect(asked[0]?.headers["last-event-id"]).toBe(undefined);
     expect(asked[1]?.headers["last-event-id"]).toBe("life-1");

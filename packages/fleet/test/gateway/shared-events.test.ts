@@ -171,12 +171,17 @@ describe("events of two gateways", () => {
     const { a, entries } = two;
     const { PeerCredential } = await import("../../src/gateway/events/peer-credential.ts");
     const credential = await PeerCredential.open(entries);
-    const peer = a.operator.as(credential.for(a.fleet.instanceId));
+    const peer = a.operator.as(credential.for(a.fleet.instanceId, "events"));
     const seen = await stream(peer, "/v1/events?own=true");
     await seen.close();
-    for (const path of ["/v1/sandboxes", "/v1/keys", "/v1/threads", "/metrics"]) await peer.ask(401, "GET", path);
-    await a.operator.as(credential.for("i-other")).ask(401, "GET", "/v1/events");
+    const others = ["/v1/sandboxes", "/v1/keys", "/v1/threads", "/metrics", "/v1/dashboard/overview"];
+    for (const path of others) await peer.ask(401, "GET", path);
+    await a.operator.as(credential.for("i-other", "events")).ask(401, "GET", "/v1/events");
+    const looking = a.operator.as(credential.for(a.fleet.instanceId, "overview"));
+    await looking.ask(200, "GET", "/v1/dashboard/overview");
+    for (const path of ["/v1/events?own=true", "/v1/dashboard/fleet", "/v1/dashboard/configuration"])
+      await looking.ask(401, "GET", path);
     const stored = (await entries.list("")).map(({ body }) => body).join();
-    expect(stored).not.toContain(credential.for(a.fleet.instanceId).slice(4));
+    expect(stored).not.toContain(credential.for(a.fleet.instanceId, "events").slice(4));
   });
 });

@@ -1,36 +1,24 @@
 /**
- * What the overview shows of this gateway's past: counts since its start, and slices of ten seconds for six hours.
+ * What the overview shows of this gateway: counts since its start, six hours in slices, memory and disk of its host.
  *
  * Invariants
- * - Everything comes from the fleet's events; nothing is read from the engine or the store for it.
- * - Memory is bounded: slices are a ring, the latencies of a slice a reservoir, the refused hosts the newest ones.
+ * - Counts come from the fleet's events and from the gateway's own commands; nothing is read from the engine or the
+ *   store for them. What the pool should have is asked once a slice.
+ * - Memory is bounded: slices are a ring, latencies and refused hosts the newest ones.
  */
 
-import type { DashboardSlice, FleetEvent } from "@sandlot/contract";
+import type { FleetEvent, PoolMiss } from "@sandlot/contract";
 import type { Fleet } from "../../fleet.ts";
-import type { World } from "../../world/world.ts";
+import type { Timer, World } from "../../world/world.ts";
+import { type HostUsage, hostUsage } from "./host-usage.ts";
+import { Latencies } from "./latencies.ts";
+import { SLICE_MS, Slices } from "./slices.ts";
 
-const SLICE_MS = 10_000;
-const SLICES_MAX = (6 * 3_600_000) / SLICE_MS;
-/** Latencies kept of each path: of a slice for its percentiles, of all time the last ones. */
-const LATENCIES_MAX = 256;
 /** Refused hosts that are told apart. A sandbox can name as many as it likes. */
 const REFUSALS_MAX = 50;
 const TEXT_MAX = 256;
-
-interface Latencies {
-  count: number;
-  readonly last: number[];
-}
-
-interface Slice {
-  readonly at: number;
-  readonly acquires: Map<string, Latencies>;
-  created: number;
-  stopped: number;
-  lost: number;
-  refused: number;
-}
+/** How a command ends by itself; any other end is a failure of the sandbox or a limit. */
+const ENDED = new Set(["completed"]);
 
 interface Refusal {
   readonly host: string;
@@ -40,43 +28,86 @@ interface Refusal {
   readonly at: number;
 }
 
+export interface FactsParts {
+  readonly fleet: Pick<Fleet, "events" | "pool">;
+  readonly world: World;
+  /** Its file system is the one that is shown. */
+  readonly home: string;
+}
+
 export class FleetFacts {
   readonly startedAt: number;
-  readonly #world: World;
+  readonly #parts: FactsParts;
   readonly #stop: () => void;
-  readonly #slices: Slice[] = [];
+  readonly #slices: Slices;
   readonly #acquires = new Map<string, Latencies>();
   readonly #losses = new Map<string, number>();
   readonly #refusals = new Map<string, Refusal>();
+  readonly #misses = new Map<PoolMiss, number>();
+  #hits = 0;
+  /** Blanks to keep ready, by blueprint. */
+  #pool: Readonly<Record<string, number>> = {};
+  #execs = { count: 0, failed: 0 };
   #queued = 0;
+  #usage: HostUsage | null = null;
+  #timer: Timer | null = null;
+  #isClosed = false;
 
-  constructor(fleet: Pick<Fleet, "events">, world: World) {
-    this.#world = world;
+  constructor(parts: FactsParts) {
+    const { fleet, world } = parts;
+    this.#parts = parts;
+    this.#slices = new Slices(world);
     this.startedAt = world.wallMs();
     this.#stop = fleet.events.on((event) => this.#saw(event));
+    void this.#sample();
   }
 
   close(): void {
+    this.#isClosed = true;
+    this.#timer?.cancel();
     this.#stop();
   }
 
-  read() {
+  /** A command has ended. */
+  exec(status: string): void {
+    const failed = ENDED.has(status) ? 0 : 1;
+    this.#execs = { count: this.#execs.count + 1, failed: this.#execs.failed + failed };
+    this.#slices.count("execs");
+  }
+
+  read(bins: number) {
+    const { memory = null, disk = null, processBytes = 0 } = this.#usage ?? {};
     return {
       startedAt: this.startedAt,
       queued: this.#queued,
-      acquires: shown(this.#acquires),
+      acquires: Object.fromEntries([...this.#acquires].map(([path, latencies]) => [path, latencies.read()])),
+      execs: { ...this.#execs, perSecond: this.#slices.execsPerSecond() },
       losses: Object.fromEntries(this.#losses),
       refusals: [...this.#refusals.values()].reverse(),
+      pool: { ...this.#pool },
+      poolHits: this.#hits,
+      poolMisses: Object.fromEntries(this.#misses),
+      ...{ memory, disk, processBytes },
       sliceMs: SLICE_MS,
-      slices: this.#slices.map(({ acquires, ...slice }): DashboardSlice => ({ ...slice, acquires: shown(acquires) })),
+      slices: this.#slices.read(bins),
     };
+  }
+
+  async #sample(): Promise<void> {
+    const { fleet, home } = this.#parts;
+    // A store that does not answer leaves what was known: the overview says elsewhere that it is down.
+    const [usage, pool] = await Promise.all([hostUsage(home), fleet.pool().catch(() => null)]);
+    this.#usage = usage;
+    if (pool !== null) this.#pool = Object.fromEntries(pool.blueprints.map(({ blueprint, target }) => [blueprint, target]));
+    if (this.#isClosed) return;
+    this.#slices.sampled(usage.memory?.usedBytes ?? 0, usage.disk?.usedBytes ?? 0);
+    this.#timer = this.#parts.world.timer(SLICE_MS, () => void this.#sample(), { background: true });
   }
 
   #saw(event: FleetEvent): void {
     switch (event.type) {
       case "lease-acquired":
-        note(this.#acquires, event.path, event.durationMs);
-        note(this.#slice().acquires, event.path, event.durationMs);
+        this.#acquired(event.path, event.durationMs);
         // Its turn came.
         this.#queued = Math.max(0, this.#queued - 1);
         return;
@@ -84,22 +115,33 @@ export class FleetFacts {
         this.#queued = event.queued;
         return;
       case "sandbox-created":
-        this.#slice().created += 1;
+        if (event.miss !== undefined) this.#misses.set(event.miss, (this.#misses.get(event.miss) ?? 0) + 1);
+        this.#slices.count("created");
+        return;
+      case "sandbox-bound":
+        this.#hits += 1;
         return;
       case "sandbox-stopped":
-        this.#slice().stopped += 1;
+        this.#slices.count("stopped");
         return;
       case "sandbox-lost":
-        this.#slice().lost += 1;
+        this.#slices.count("lost");
         this.#losses.set(event.reason, (this.#losses.get(event.reason) ?? 0) + 1);
         return;
       case "egress-refused":
-        this.#slice().refused += 1;
+        this.#slices.count("refused");
         this.#refused(event);
         return;
       default:
         return;
     }
+  }
+
+  #acquired(path: string, durationMs: number): void {
+    this.#slices.acquired(path, durationMs);
+    const latencies = this.#acquires.get(path) ?? new Latencies();
+    latencies.add(durationMs);
+    this.#acquires.set(path, latencies);
   }
 
   #refused(event: Extract<FleetEvent, { readonly type: "egress-refused" }>): void {
@@ -112,31 +154,4 @@ export class FleetFacts {
     const oldest = this.#refusals.keys().next();
     if (this.#refusals.size > REFUSALS_MAX && oldest.done !== true) this.#refusals.delete(oldest.value);
   }
-
-  #slice(): Slice {
-    const at = Math.floor(this.#world.wallMs() / SLICE_MS) * SLICE_MS;
-    const last = this.#slices.at(-1);
-    // A clock that was set back goes on in the slice that there is.
-    if (last !== undefined && at <= last.at) return last;
-    const slice: Slice = { at, acquires: new Map(), created: 0, stopped: 0, lost: 0, refused: 0 };
-    this.#slices.push(slice);
-    if (this.#slices.length > SLICES_MAX) this.#slices.shift();
-    return slice;
-  }
-}
-
-function note(all: Map<string, Latencies>, path: string, durationMs: number): void {
-  const seen = all.get(path) ?? { count: 0, last: [] };
-  all.set(path, seen);
-  seen.last[seen.count % LATENCIES_MAX] = durationMs;
-  seen.count += 1;
-}
-
-function shown(all: ReadonlyMap<string, Latencies>) {
-  const entries = [...all].map(([path, { count, last }]) => {
-    const sorted = [...last].sort((a, b) => a - b);
-    const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
-    return [path, { count, p50Ms: at(0.5), p95Ms: at(0.95) }] as const;
-  });
-  return Object.fromEntries(entries);
 }

@@ -1,6 +1,6 @@
 /** A published type, so its file reaches no declaration of an optional package. */
 
-import type { DashboardConfiguration, DashboardDoctor, DashboardOverview } from "@sandlot/contract";
+import type { DashboardConfiguration, DashboardDoctor, DashboardLogLine, DashboardOverview } from "@sandlot/contract";
 
 /** What the program that started the gateway knows, and the gateway does not. */
 export interface GatewayAbout {
@@ -9,6 +9,8 @@ export interface GatewayAbout {
   configuration(): Pick<DashboardConfiguration, "file"> & {
     readonly values: NonNullable<DashboardConfiguration["values"]>;
   };
+  /** The last lines of its log; absent: it has none in memory. */
+  log?(limit: number): readonly DashboardLogLine[];
   /** Looks at the machine, the store and the backend. */
   doctor(): Promise<NonNullable<DashboardDoctor["findings"]>>;
 }

@@ -16,18 +16,18 @@ import { SandlotError } from "@sandlot/contract";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { dashboardFolder } from "../../package-files.ts";
-import type { GatewayApp } from "../context.ts";
+import type { GatewayApp, GatewayContext } from "../context.ts";
 
 /**
- * Styles: the terminal and dialogs make style elements. `require-trusted-types-for` refuses text as HTML or as a script
+ * Frames: previews, which are other origins, and a PDF that the page has read. Styles: the terminal and dialogs make
+ * style elements. `require-trusted-types-for` refuses text as HTML or as a script
  * also where a library would use it so.
  */
-const POLICY =
+const policy = (previews: string) =>
   "default-src 'none';script-src 'self';style-src 'self' 'unsafe-inline';img-src 'self' blob: data:;font-src 'self';" +
-  "connect-src 'self';base-uri 'none';form-action 'none';frame-ancestors 'none';" +
+  `connect-src 'self';frame-src blob: ${previews};base-uri 'none';form-action 'none';frame-ancestors 'none';` +
   "require-trusted-types-for 'script';trusted-types 'none'";
 const HEADERS = {
-  "content-security-policy": POLICY,
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
   "permissions-policy": "camera=(), geolocation=(), microphone=()",
@@ -57,7 +57,14 @@ interface Asset {
 
 const assetParamsSchema = z.strictObject({ name: z.string().max(200) });
 
-export function dashboardPages(app: GatewayApp, folder: string = dashboardFolder()): void {
+export function dashboardPages(app: GatewayApp, { previewAddress }: Pick<GatewayContext, "previewAddress">): void {
+  const folder = dashboardFolder();
+  // The previews' port is known when requests come.
+  const send = (request: FastifyRequest, reply: FastifyReply, asset: Asset, caching: string) =>
+    sendAsset(request, reply, asset, {
+      "cache-control": caching,
+      "content-security-policy": policy(previewAddress("*")),
+    });
   const page = readAsset(join(folder, "index.html")) ?? assetOf(Buffer.from(NOT_BUILT), ".html");
   const assets = readAssets(join(folder, "assets"));
   const options = { config: { access: "open", page: true }, schema: { hide: true }, logLevel: "warn" } as const;
@@ -75,8 +82,13 @@ export function dashboardPages(app: GatewayApp, folder: string = dashboardFolder
   );
 }
 
-async function send(request: FastifyRequest, reply: FastifyReply, asset: Asset, caching: string) {
-  reply.headers({ ...HEADERS, "cache-control": caching, etag: asset.etag, vary: "accept-encoding" });
+async function sendAsset(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  asset: Asset,
+  headers: Readonly<Record<string, string>>,
+) {
+  reply.headers({ ...HEADERS, ...headers, etag: asset.etag, vary: "accept-encoding" });
   if (request.headers["if-none-match"] === asset.etag) return reply.code(304).send();
   reply.header("content-type", asset.type);
   if (!/\bgzip\b/.test(request.headers["accept-encoding"] ?? "")) return reply.send(asset.bytes);

@@ -3,8 +3,12 @@
 import {
   dashboardConfigurationSchema,
   dashboardDoctorSchema,
+  dashboardFleetSchema,
   dashboardLinkSchema,
   dashboardLinkUseSchema,
+  dashboardLogQuerySchema,
+  dashboardLogSchema,
+  dashboardOverviewQuerySchema,
   dashboardOverviewSchema,
   dashboardSessionSchema,
   PROTOCOL_VERSION,
@@ -20,7 +24,7 @@ import { dashboardPages } from "./pages.ts";
 import { checkSender } from "./sessions.ts";
 
 export function dashboardRoutes(app: GatewayApp, context: GatewayContext): void {
-  dashboardPages(app);
+  dashboardPages(app, context);
   sessionRoutes(app, context);
   aboutRoutes(app, context);
 }
@@ -131,31 +135,46 @@ function refuseSession({ caller }: FastifyRequest): void {
     throw new SandlotError("forbidden", { problem: "a session begins no other one: send the key" });
 }
 
-function aboutRoutes(app: GatewayApp, { dashboard, fleet, settings, streams }: GatewayContext): void {
+function aboutRoutes(app: GatewayApp, { dashboard, fleet, settings, streams, world }: GatewayContext): void {
   const { about, facts } = dashboard;
+  const overview = (bins: number) => ({
+    ...facts.read(bins),
+    instance: fleet.instanceId,
+    version: packageVersion(),
+    limit: about?.limit ?? null,
+    openStreams: streams.openCount,
+  });
 
   app.get(
     "/v1/dashboard/overview",
     {
-      config: { access: "operator" },
+      config: { access: "operator", peers: "overview" },
       schema: {
-        summary: "The fleet's gateways, and what happened at this one",
+        summary: "What happened at this gateway, and how its host is",
         tags: ["dashboard"],
+        querystring: dashboardOverviewQuerySchema,
         response: { 200: dashboardOverviewSchema, ...OPERATOR_ERRORS },
       },
     },
-    async () => {
+    async ({ query: { bins } }) => overview(bins),
+  );
+
+  app.get(
+    "/v1/dashboard/fleet",
+    {
+      config: { access: "operator" },
+      schema: {
+        summary: "The overviews of all gateways of the fleet; one that does not answer is named as missing",
+        tags: ["dashboard"],
+        querystring: dashboardOverviewQuerySchema,
+        response: { 200: dashboardFleetSchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async ({ query: { bins } }) => {
       const self = { instance: fleet.instanceId, address: settings.advertise ?? null, isSelf: true };
-      const peers = (await fleet.peers()).map(({ instance, address }) => ({ instance, address, isSelf: false }));
-      const { blueprints } = await fleet.pool();
+      const others = await dashboard.peers.read(bins);
       return {
-        ...facts.read(),
-        instance: fleet.instanceId,
-        version: packageVersion(),
-        gateways: [self, ...peers],
-        limit: about?.limit ?? null,
-        pool: Object.fromEntries(blueprints.map(({ blueprint, target }) => [blueprint, target])),
-        openStreams: streams.openCount,
+        gateways: [{ ...self, lastBeatAt: world.wallMs(), overview: overview(bins), problem: null }, ...others],
       };
     },
   );
@@ -188,5 +207,22 @@ function aboutRoutes(app: GatewayApp, { dashboard, fleet, settings, streams }: G
       },
     },
     async () => ({ findings: about === null ? null : await about.doctor() }),
+  );
+
+  app.get(
+    "/v1/dashboard/log",
+    {
+      config: { access: "operator" },
+      schema: {
+        summary: "The last lines of this gateway's log, without secrets",
+        tags: ["dashboard"],
+        querystring: dashboardLogQuerySchema,
+        response: { 200: dashboardLogSchema, ...OPERATOR_ERRORS },
+      },
+    },
+    async ({ query: { limit } }) => {
+      const lines = about?.log?.(limit);
+      return { lines: lines === undefined ? null : [...lines] };
+    },
   );
 }

@@ -4,7 +4,7 @@
  * Invariants
  * - The secret never leaves the store's gateways. What travels is derived from it for the gateway that is asked, so that
  *   it is worth nothing at another.
- * - It opens the events of that gateway and nothing else.
+ * - It opens one thing of that gateway, its events or its overview, and nothing else.
  */
 
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
@@ -12,6 +12,9 @@ import type { SharedEntries } from "../../fleet.ts";
 import { sharedText } from "../named-texts/shared-texts.ts";
 
 const PREFIX = "slf_";
+
+/** What a gateway may read of another one. */
+export type PeerPurpose = "events" | "overview";
 
 export class PeerCredential {
   readonly #secret: string;
@@ -25,13 +28,13 @@ export class PeerCredential {
   }
 
   /** The text to send to the gateway of this instance. */
-  for(instance: string): string {
-    return PREFIX + createHmac("sha256", this.#secret).update(`events\n${instance}`).digest("hex");
+  for(instance: string, purpose: PeerPurpose): string {
+    return PREFIX + createHmac("sha256", this.#secret).update(`${purpose}\n${instance}`).digest("hex");
   }
 
-  /** Whether a text was made for this instance. */
-  isValid(text: string, instance: string): boolean {
-    const [given, expected] = [Buffer.from(text), Buffer.from(this.for(instance))];
+  /** Whether a text was made for this instance and purpose. */
+  isValid(text: string, instance: string, purpose: PeerPurpose): boolean {
+    const [given, expected] = [Buffer.from(text), Buffer.from(this.for(instance, purpose))];
     return given.byteLength === expected.byteLength && timingSafeEqual(given, expected);
   }
 }

@@ -21,7 +21,7 @@ import { sleep } from "../../world/waiting.ts";
 import type { Timer, World } from "../../world/world.ts";
 import type { EventLog } from "./event-log.ts";
 import type { PeerCredential } from "./peer-credential.ts";
-import { isOwnHost, peerStream } from "./peer-stream.ts";
+import { mayAsk, peerStream } from "./peer-stream.ts";
 
 const LINGER_MS = 60_000;
 /** How often the store is asked who is alive, while there are readers. */
@@ -119,7 +119,9 @@ export class PeerEvents {
     // A store that does not answer changes nothing: the present peers are followed on.
     const peers = await this.#parts.peers().catch(() => null);
     if (peers === null || signal.aborted) return;
-    const reachable = peers.filter(({ address }) => address !== null && this.#isTrusted(address)).slice(0, PEERS_MAX);
+    const reachable = peers
+      .filter(({ address }) => address !== null && mayAsk(address, this.#parts.ownAddress))
+      .slice(0, PEERS_MAX);
     const wanted = new Map(reachable.map(({ instance, address }) => [String(instance), address ?? ""]));
     this.#unasked = peers.map(({ instance }) => String(instance)).filter((instance) => !wanted.has(instance));
     for (const [instance, { end, address }] of this.#followed) {
@@ -133,11 +135,6 @@ export class PeerEvents {
       this.#followed.has(instance) ? null : this.#follow(instance, address, signal),
     );
     await Promise.all(begun);
-  }
-
-  #isTrusted(address: string): boolean {
-    const { ownAddress } = this.#parts;
-    return !isOwnHost(address) || (ownAddress !== null && isOwnHost(ownAddress));
   }
 
   /** Resolves when the peer has answered, or failed to, for the first time. */
@@ -161,7 +158,7 @@ export class PeerEvents {
     while (!signal.aborted) {
       try {
         const { address } = followed;
-        const parts = { world, address, credential: credential.for(instance), silenceMs, position };
+        const parts = { world, address, credential: credential.for(instance, "events"), silenceMs, position };
         for await (const item of peerStream(parts, signal)) {
           if (item.kind === "open") {
             // Without an event to resume after, what came between two connections is unknown.

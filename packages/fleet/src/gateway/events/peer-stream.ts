@@ -78,6 +78,14 @@ export function isOwnHost(address: string): boolean {
   return isLoopback(host) || host.endsWith(".localhost") || /^(?:0\.0\.0\.0|::|::ffff:(?:7f..:.+|0:0))$/.test(host);
 }
 
+/**
+ * Whether another gateway's address may be asked. A loopback address is another gateway only where this one's own is
+ * loopback too; elsewhere it is some program on this host, which would get the credential.
+ */
+export function mayAsk(address: string, ownAddress: string | null): boolean {
+  return !isOwnHost(address) || (ownAddress !== null && isOwnHost(ownAddress));
+}
+
 /** `null` for heartbeats, and for notices that are not about events. */
 function itemOf(text: string, position: PeerStreamParts["position"]): PeerItem | null {
   let [name, data] = ["", ""];

@@ -30,6 +30,7 @@ import {
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import type { DashboardSessions, Session } from "../dashboard/sessions.ts";
+import type { PeerPurpose } from "../events/peer-credential.ts";
 import type { ApiKeys } from "../keys/api-keys.ts";
 import type { RateLimits } from "./rate-limits.ts";
 
@@ -128,7 +129,7 @@ export interface AuthenticationParts {
   readonly keys: ApiKeys;
   readonly rates: RateLimits;
   /** Whether a text proves that another gateway of the store asks. */
-  readonly isPeer: (text: string) => boolean;
+  readonly isPeer: (text: string, purpose: PeerPurpose) => boolean;
   /** Of the dashboard. */
   readonly sessions: Pick<DashboardSessions, "find">;
 }
@@ -149,7 +150,8 @@ export function authenticate(
     if (found === null) refuse(asked, "no key was sent");
     return found.then(({ key, session }) => admit(asked, key, session));
   }
-  if (request.route.config.peers === true && isPeer(text)) {
+  const { peers } = request.route.config;
+  if (peers !== undefined && isPeer(text, peers)) {
     request.caller = PEER;
     return null;
   }

@@ -24,7 +24,7 @@ export function eventRoutes(app: GatewayApp, context: GatewayContext): void {
   app.get(
     "/v1/events",
     {
-      config: { access: "owned", peers: true },
+      config: { access: "owned", peers: "events" },
       schema: {
         summary: "What happens to the user's sandboxes, or in the whole fleet for an operator, as it happens",
         description:

@@ -39,7 +39,7 @@ export async function sendExecStream(
 }
 
 async function follow(
-  { draining, metrics }: GatewayContext,
+  { dashboard, draining, metrics }: GatewayContext,
   sandbox: Sandbox,
   stream: SseStream,
   { execId, start, from, until, isHeld }: ExecStreamOrder,
@@ -52,6 +52,7 @@ async function follow(
     for await (const event of sandbox.execs.follow(execId, { from, until, hold: isHeld, signal })) {
       if (event.type === "end") {
         metrics.exec(event.end.status, event.end.durationMs);
+        dashboard.facts.exec(event.end.status);
         return await stream.send("exit", event.end, position());
       }
       if (event.type === "gap") {

@@ -28,7 +28,7 @@ import { THREAD_ERRORS } from "./answers.ts";
 import { sendExecStream } from "./exec-stream.ts";
 
 export function execRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { threads, metrics, settings } = context;
+  const { threads, metrics, settings, dashboard } = context;
 
   app.post(
     "/v1/threads/:thread/exec",
@@ -63,6 +63,7 @@ export function execRoutes(app: GatewayApp, context: GatewayContext): void {
         const outputMaxBytes = resultLimit(body, settings);
         const result = await sandbox.exec(command, { ...execOptionsOf(body), ...followed, outputMaxBytes });
         metrics.exec(result.status, result.durationMs);
+        dashboard.facts.exec(result.status);
         if (lease.recovery.kind !== "same") reply.header("x-sandlot-recovery", lease.recovery.kind);
         return sendLargeJson(reply.code(200), result);
       });

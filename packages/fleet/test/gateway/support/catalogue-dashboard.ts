@@ -19,7 +19,7 @@ export const DASHBOARD_ENTRIES: readonly Entry[] = [
     request: () => [`${BASE}/links/use`, { json: { token: "forged" }, headers: HEADERS }],
     invalid: [{}, { token: "" }, { token: 1 }, { token: "x", more: true }, { token: "x".repeat(1_001) }],
   },
-  ...["overview", "configuration", "doctor"].map(
+  ...["overview", "fleet", "configuration", "doctor", "log"].map(
     (name): Entry => ({
       ...{ method: "GET", url: `${BASE}/${name}`, who: "operator", status: 200 },
       request: () => [`${BASE}/${name}`],
