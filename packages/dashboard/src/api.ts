@@ -7,6 +7,7 @@
  */
 
 import { DashboardClient, GATEWAY_HEADERS, SandlotClient } from "@sandlot/client";
+import { sendFile } from "./sending.ts";
 
 type Listener = () => void;
 
@@ -37,7 +38,10 @@ const ask: typeof fetch = async (address, init) => {
   headers.set(GATEWAY_HEADERS.dashboard, "1");
   let response: Response;
   try {
-    response = await fetch(address, { ...init, headers, credentials: "same-origin" });
+    response =
+      init?.body instanceof Blob
+        ? await sendFile(String(address), init, headers, init.body)
+        : await fetch(address, { ...init, headers, credentials: "same-origin" });
   } catch (error) {
     if (init?.signal?.aborted !== true) connection.saw({ isBroken: true });
     throw error;

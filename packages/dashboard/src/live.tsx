@@ -30,7 +30,7 @@ interface Live {
 }
 
 const Context = createContext<Live>({ events: [], missing: [] });
-const LISTS = ["sandboxes", "threads", "thread", "explain", "overview", "audit"];
+const LISTS = ["sandboxes", "threads", "thread", "explain", "fleet", "audit"];
 
 export function LiveProvider({ children }: { readonly children: React.ReactNode }) {
   const { client } = useSession();

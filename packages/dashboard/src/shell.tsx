@@ -1,13 +1,17 @@
 /** What every page has: its navigation, who is signed in, and whether the gateway answers. */
 
 import { Link } from "@tanstack/react-router";
-import { useState, useSyncExternalStore } from "react";
+import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { connection, dashboard } from "./api.ts";
 import { LiveProvider, useLive } from "./live.tsx";
+import { Palette } from "./palette.tsx";
 import { ErrorNotice, Notice } from "./parts/notice.tsx";
 import { useSession } from "./session.tsx";
 import { texts } from "./texts.ts";
-import { chooseTheme, chosenTheme, THEMES, type Theme } from "./theme.ts";
+import { chooseTheme, chosenTheme, onThemeChosen, THEMES, type Theme } from "./theme.ts";
+
+/** How long the page says that the gateway is back. */
+const SAID_MS = 5_000;
 
 export function Shell({ children }: { readonly children: React.ReactNode }) {
   const { key, actingUser } = useSession();
@@ -19,7 +23,7 @@ export function Shell({ children }: { readonly children: React.ReactNode }) {
       </a>
       {needsUser ? (
         <>
-          <Top />
+          <Top needsUser />
           <ChooseUser />
         </>
       ) : (
@@ -35,11 +39,14 @@ export function Shell({ children }: { readonly children: React.ReactNode }) {
   );
 }
 
-function Top() {
+function Top({ needsUser = false }: { readonly needsUser?: boolean }) {
   const { key, isOperator, actingUser, actFor } = useSession();
-  const [theme, setTheme] = useState<Theme>(chosenTheme);
+  const theme = useSyncExternalStore<Theme>(onThemeChosen, chosenTheme);
   const [error, setError] = useState<unknown>(null);
   const { user, label, scope, id } = key;
+  const signOut = useCallback(() => {
+    dashboard.signOut().then(() => connection.saw({ isEnded: true }), setError);
+  }, []);
   return (
     <header className="top">
       <span className="brand">
@@ -55,6 +62,7 @@ function Top() {
         <a href="/docs/">{texts.nav.docs}</a>
       </nav>
       <div className="who">
+        {!needsUser && <Palette onSignOut={signOut} />}
         <span title={id}>
           {user ?? label ?? scope} <span className="badge">{scope}</span>
         </span>
@@ -69,7 +77,6 @@ function Top() {
           onChange={(event) => {
             const chosen = THEMES.find((one) => one === event.target.value) ?? "system";
             chooseTheme(chosen);
-            setTheme(chosen);
           }}
         >
           {THEMES.map((one) => (
@@ -78,10 +85,7 @@ function Top() {
             </option>
           ))}
         </select>
-        <button
-          type="button"
-          onClick={() => dashboard.signOut().then(() => connection.saw({ isEnded: true }), setError)}
-        >
+        <button type="button" onClick={signOut}>
           {texts.nav.signOut}
         </button>
       </div>
@@ -93,8 +97,25 @@ function Top() {
 function Connection() {
   const isBroken = useSyncExternalStore(connection.subscribe, () => connection.isBroken);
   const { missing } = useLive();
+  const isBack = useIsBack(isBroken);
+  if (isBack) return <Notice kind="good">{texts.connection.back}</Notice>;
   if (isBroken) return <Notice kind="warn">{texts.connection.broken}</Notice>;
   return missing.length === 0 ? null : <Notice kind="warn">{texts.connection.partial(missing.length)}</Notice>;
+}
+
+/** For a while after the gateway began to answer again. */
+function useIsBack(isBroken: boolean): boolean {
+  const wasBroken = useRef(false);
+  const [isBack, setBack] = useState(false);
+  useEffect(() => {
+    const justBack = wasBroken.current && !isBroken;
+    wasBroken.current = isBroken;
+    setBack(justBack);
+    if (!justBack) return undefined;
+    const timer = setTimeout(() => setBack(false), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [isBroken]);
+  return isBack;
 }
 
 function ChooseUser() {

@@ -6,6 +6,13 @@ export type Theme = (typeof THEMES)[number];
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
+const listeners = new Set<() => void>();
+
+export function onThemeChosen(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
 export function chosenTheme(): Theme {
   const stored = localStorage.getItem(NAME);
   return THEMES.find((theme) => theme === stored) ?? "system";
@@ -14,6 +21,7 @@ export function chosenTheme(): Theme {
 export function chooseTheme(theme: Theme): void {
   localStorage.setItem(NAME, theme);
   applyTheme();
+  for (const listener of listeners) listener();
 }
 
 export function applyTheme(): void {

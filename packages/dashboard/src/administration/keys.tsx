@@ -4,13 +4,16 @@ import * as AlertDialog from "@radix-ui/react-alert-dialog";
 import type { ApiKeyInfo, KeyRequest, NewApiKey } from "@sandlot/client";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { dateTime, short } from "../format.ts";
+import { dateTime, moment, short } from "../format.ts";
+import { useNow } from "../live.tsx";
 import { Confirm, type Question } from "../parts/confirm.tsx";
 import { ErrorNotice } from "../parts/notice.tsx";
 import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
 
 const t = texts.administration.keys;
+const EXPIRY_DAYS = [1, 7, 30, 90, 365];
+const DAY_MS = 86_400_000;
 const SCOPES = ["user", "platform", "operator"] as const;
 
 export function Keys() {
@@ -75,6 +78,7 @@ function KeyTable({
           <th>{columns.label}</th>
           <th>{columns.blueprints}</th>
           <th>{columns.created}</th>
+          <th>{columns.expires}</th>
           <th>{columns.actions}</th>
         </tr>
       </thead>
@@ -89,6 +93,9 @@ function KeyTable({
             <td>{key.label === null ? "–" : short(key.label)}</td>
             <td>{key.blueprints?.join(", ") ?? (key.scope === "user" ? "default" : t.everyBlueprint)}</td>
             <td>{dateTime(key.createdAt)}</td>
+            <td>
+              <Expiry at={key.expiresAt} />
+            </td>
             <td>
               <button
                 type="button"
@@ -106,11 +113,19 @@ function KeyTable({
   );
 }
 
+function Expiry({ at }: { readonly at: number | null }) {
+  const now = useNow();
+  if (at === null) return <>{t.never}</>;
+  if (at <= now) return <span className="badge bad">{t.expired}</span>;
+  return <span title={dateTime(at)}>{moment(at, now)}</span>;
+}
+
 function NewKey({ create }: { create(request: KeyRequest): Promise<void> }) {
   const [scope, setScope] = useState<(typeof SCOPES)[number]>("user");
   const [user, setUser] = useState("");
   const [label, setLabel] = useState("");
   const [blueprints, setBlueprints] = useState("");
+  const [days, setDays] = useState("");
   const [error, setError] = useState<unknown>(null);
   const names = blueprints.split(",").map((name) => name.trim());
   const granted = names.filter((name) => name !== "");
@@ -122,6 +137,7 @@ function NewKey({ create }: { create(request: KeyRequest): Promise<void> }) {
         ...(scope === "user" && { user: user.trim() }),
         ...(label.trim() !== "" && { label: label.trim() }),
         ...(granted.length > 0 && { blueprints: granted }),
+        ...(days !== "" && { ttlMs: Number(days) * DAY_MS }),
       });
     } catch (problem) {
       setError(problem);
@@ -162,6 +178,17 @@ function NewKey({ create }: { create(request: KeyRequest): Promise<void> }) {
       <div className="field">
         <label htmlFor="key-blueprints">{t.blueprints}</label>
         <input id="key-blueprints" value={blueprints} onChange={(event) => setBlueprints(event.target.value)} />
+      </div>
+      <div className="field">
+        <label htmlFor="key-days">{t.expires}</label>
+        <select id="key-days" value={days} onChange={(event) => setDays(event.target.value)}>
+          <option value="">{t.untilRevoked}</option>
+          {EXPIRY_DAYS.map((one) => (
+            <option key={one} value={one}>
+              {t.days(one)}
+            </option>
+          ))}
+        </select>
       </div>
       <button type="submit" className="main">
         {t.create}

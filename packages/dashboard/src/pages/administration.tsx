@@ -5,6 +5,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Keys } from "../administration/keys.tsx";
+import { LogLines } from "../administration/log-lines.tsx";
 import { dashboard } from "../api.ts";
 import { dateTime, short } from "../format.ts";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
@@ -12,7 +13,7 @@ import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
 
 const t = texts.administration;
-const SECTIONS = ["keys", "configuration", "doctor", "log", "versions"];
+const SECTIONS = ["keys", "configuration", "doctor", "log", "lines", "versions"];
 
 export function AdministrationPage() {
   const { section } = useParams({ strict: false });
@@ -49,6 +50,9 @@ export function AdministrationPage() {
         </Tabs.Content>
         <Tabs.Content value="log" tabIndex={-1}>
           <AuditLog />
+        </Tabs.Content>
+        <Tabs.Content value="lines" tabIndex={-1}>
+          <LogLines />
         </Tabs.Content>
         <Tabs.Content value="versions" tabIndex={-1}>
           <Versions />

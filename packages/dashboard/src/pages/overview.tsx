@@ -1,15 +1,17 @@
 /** The overview: for an operator the fleet, for another key its own sandboxes. */
 
-import type { AuditReply, DashboardOverview, SandboxSummary } from "@sandlot/client";
+import type { AuditReply, SandboxSummary } from "@sandlot/client";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
 import { dashboard } from "../api.ts";
 import { eventText } from "../event-words.ts";
 import { clock, duration, short } from "../format.ts";
 import { useLive } from "../live.tsx";
-import { LeaseChart } from "../parts/lease-chart.tsx";
-import { ErrorNotice } from "../parts/notice.tsx";
+import { Charts } from "../overview/charts.tsx";
+import { type FleetSums, sumsOf } from "../overview/fleet-sums.ts";
+import { GatewaysCard } from "../overview/gateways-card.tsx";
+import { ErrorNotice, Notice } from "../parts/notice.tsx";
+import { RefusedHosts } from "../parts/refused-hosts.tsx";
 import { StateBadge } from "../parts/state-badge.tsx";
 import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
@@ -42,41 +44,37 @@ function OwnCards({ sandboxes }: { readonly sandboxes: readonly SandboxSummary[]
 
 function FleetCards({ sandboxes }: { readonly sandboxes: readonly SandboxSummary[] | null }) {
   const { client } = useSession();
-  const overview = useQuery({ queryKey: ["overview"], queryFn: () => dashboard.overview() });
+  const fleet = useQuery({ queryKey: ["fleet"], queryFn: () => dashboard.fleet() });
   const audit = useQuery({ queryKey: ["audit"], queryFn: () => client.audit() });
-  const data = overview.data ?? null;
+  const sums = fleet.data === undefined ? null : sumsOf(fleet.data);
   return (
     <>
-      {overview.error !== null && <ErrorNotice error={overview.error} retry={overview.refetch} />}
+      {fleet.error !== null && <ErrorNotice error={fleet.error} retry={fleet.refetch} />}
       {audit.error !== null && <ErrorNotice error={audit.error} retry={audit.refetch} />}
-      {data !== null && <Numbers data={data} sandboxes={sandboxes} audit={audit.data ?? null} />}
+      {sums !== null && sums.missing.length > 0 && (
+        <Notice kind="warn">{t.missingGateways(sums.missing.length)}</Notice>
+      )}
+      {sums !== null && <Numbers sums={sums} sandboxes={sandboxes} audit={audit.data ?? null} />}
       <div className="cards">
         <StatesCard sandboxes={sandboxes} title={t.states} />
-        {data !== null && (
+        {sums !== null && fleet.data !== undefined && (
           <>
-            <AcquiresCard data={data} />
+            <AcquiresCard sums={sums} />
             <section className="card">
               <h2>{t.losses}</h2>
-              <Counts counts={data.losses} empty={t.noLosses} />
+              <Counts counts={sums.losses} empty={t.noLosses} />
             </section>
-            <Refusals data={data} />
-            <section className="card">
-              <h2>{t.gateways}</h2>
-              <ul className="feed">
-                {data.gateways.map(({ instance, address, isSelf }) => (
-                  <li key={instance}>
-                    <code>{short(instance, 40)}</code>
-                    <span className="soft">{isSelf ? t.self : (address ?? t.noAddress)}</span>
-                  </li>
-                ))}
-              </ul>
-            </section>
-            <section className="card wide">
-              <h2>{t.history}</h2>
-              <LeaseChart slices={data.slices} />
-            </section>
+            {Object.keys(sums.poolMisses).length > 0 && (
+              <section className="card">
+                <h2>{t.misses}</h2>
+                <Counts counts={sums.poolMisses} words={t.missReasons} empty="" />
+              </section>
+            )}
+            <RefusedHosts hosts={sums.refusals} empty={t.noRefusals} />
+            <GatewaysCard gateways={fleet.data.gateways} />
           </>
         )}
+        <Charts />
         <Feed />
       </div>
     </>
@@ -84,35 +82,44 @@ function FleetCards({ sandboxes }: { readonly sandboxes: readonly SandboxSummary
 }
 
 function Numbers({
-  data,
+  sums,
   sandboxes,
   audit,
 }: {
-  readonly data: DashboardOverview;
+  readonly sums: FleetSums;
   readonly sandboxes: readonly SandboxSummary[] | null;
   readonly audit: AuditReply | null;
 }) {
   const blanks = sandboxes?.filter(({ state }) => state === "blank").length ?? 0;
-  const wanted = Object.values(data.pool).reduce((sum, count) => sum + count, 0);
-  const { limit } = data;
+  const { limit, execs, pool, poolHits } = sums;
+  const misses = Object.values(sums.poolMisses).reduce((all, count) => all + count, 0);
   const count = sandboxes?.length ?? 0;
   return (
     <dl className="numbers">
       <div>
         <dt>{t.capacity}</dt>
-        <dd className="words">{limit === null ? t.noLimit(count) : t.ofLimit(count, limit.max, limit.mode)}</dd>
+        <dd className="words">
+          {limit === null ? t.noLimit(count) : t.ofLimit(count, limit.max, limit.mode)}
+          {limit !== null && <meter min={0} max={limit.max} value={count} aria-label={t.capacity} />}
+        </dd>
       </div>
       <div>
         <dt>{t.queued}</dt>
-        <dd>{data.queued}</dd>
+        <dd>{sums.queued}</dd>
+      </div>
+      <div>
+        <dt>{t.commands}</dt>
+        <dd className="words">
+          {t.commandsText(execs.perSecond)}
+          <small className="soft">{t.commandsCount(execs.count, execs.failed)}</small>
+        </dd>
       </div>
       <div>
         <dt>{t.pool}</dt>
-        <dd className="words">{wanted === 0 ? t.noPool : t.poolText(blanks, wanted)}</dd>
-      </div>
-      <div>
-        <dt>{t.streams}</dt>
-        <dd>{data.openStreams}</dd>
+        <dd className="words">
+          {pool === 0 ? t.noPool : t.poolText(blanks, pool)}
+          {pool > 0 && <small className="soft">{t.poolHits(poolHits, misses)}</small>}
+        </dd>
       </div>
       <div>
         <dt>{t.audit}</dt>
@@ -177,12 +184,12 @@ function StatesCard({
   );
 }
 
-function AcquiresCard({ data: { acquires } }: { readonly data: DashboardOverview }) {
+function AcquiresCard({ sums: { acquires, asked } }: { readonly sums: FleetSums }) {
   const paths = Object.entries(acquires);
   return (
     <section className="card">
       <h2>{t.acquires}</h2>
-      <p className="soft">{t.acquiresHint}</p>
+      <p className="soft">{t.acquiresHint(asked)}</p>
       {paths.length === 0 ? (
         <p className="soft">{t.noAcquires}</p>
       ) : (
@@ -211,49 +218,26 @@ function AcquiresCard({ data: { acquires } }: { readonly data: DashboardOverview
   );
 }
 
-function Counts({ counts, empty }: { readonly counts: Readonly<Record<string, number>>; readonly empty: string }) {
+function Counts({
+  counts,
+  words = {},
+  empty,
+}: {
+  readonly counts: Readonly<Record<string, number>>;
+  readonly words?: Readonly<Record<string, string>>;
+  readonly empty: string;
+}) {
   const entries = Object.entries(counts);
   if (entries.length === 0) return <p className="soft">{empty}</p>;
   return (
     <dl className="facts">
       {entries.map(([name, count]) => (
         <div key={name} style={{ display: "contents" }}>
-          <dt>{short(name)}</dt>
+          <dt>{words[name] ?? short(name)}</dt>
           <dd>{count}</dd>
         </div>
       ))}
     </dl>
-  );
-}
-
-function Refusals({ data: { refusals } }: { readonly data: DashboardOverview }) {
-  const [copied, setCopied] = useState<string | null>(null);
-  return (
-    <section className="card">
-      <h2>{t.refusals}</h2>
-      {refusals.length === 0 ? (
-        <p className="soft">{t.noRefusals}</p>
-      ) : (
-        <ul className="feed">
-          {refusals.map(({ host, port, rule, count }) => {
-            // As in network.allow of a blueprint.
-            const allowing = `- { host: ${JSON.stringify(host)}, ports: [${port}] }`;
-            return (
-              <li key={`${host}:${port} ${rule}`}>
-                <span>{t.refusal(short(host), port, count)}</span>
-                <button
-                  type="button"
-                  title={t.copyRule}
-                  onClick={() => navigator.clipboard.writeText(allowing).then(() => setCopied(allowing))}
-                >
-                  {copied === allowing ? texts.copied : texts.copy}
-                </button>
-              </li>
-            );
-          })}
-        </ul>
-      )}
-    </section>
   );
 }
 

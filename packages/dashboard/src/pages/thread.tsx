@@ -13,11 +13,14 @@ import { actionsOf, isDangerous, questionOf, type ThreadAction } from "../parts/
 import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
 import { FilesPanel } from "../thread/files-panel.tsx";
+import { PreviewsPanel } from "../thread/previews-panel.tsx";
 import { StatePanel } from "../thread/state-panel.tsx";
 
 const TerminalPanel = lazy(async () => ({ default: (await import("../thread/terminal-panel.tsx")).TerminalPanel }));
 const t = texts.thread;
-const TABS = ["state", "terminal", "files"] as const;
+const TABS = ["state", "terminal", "files", "previews"] as const;
+/** They hold a lease while they are open. */
+const LEASING = ["terminal", "files", "previews"] as const;
 
 export function ThreadPage() {
   const { user, thread } = useParams({ from: "/threads/$user/$thread" });
@@ -91,7 +94,7 @@ export function ThreadPage() {
           <Tabs.Content value="state" tabIndex={-1}>
             <StatePanel client={client} user={user} thread={thread} sandbox={sandbox} />
           </Tabs.Content>
-          {(["terminal", "files"] as const).map((one) => (
+          {LEASING.map((one) => (
             <Tabs.Content key={one} value={one} tabIndex={-1}>
               {sandbox === null && tab === one ? (
                 <div className="empty">
@@ -106,6 +109,8 @@ export function ThreadPage() {
                 <Suspense fallback={<p className="empty">{texts.loading}</p>}>
                   <TerminalPanel user={user} thread={thread} />
                 </Suspense>
+              ) : one === "previews" ? (
+                <PreviewsPanel user={user} thread={thread} />
               ) : (
                 <FilesPanel
                   user={user}

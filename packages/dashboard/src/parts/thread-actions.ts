@@ -9,7 +9,7 @@ export type ThreadAction = "warm" | "extend" | "stop" | "reset" | "purge";
 /** Of those, what makes sense for a thread that has no sandbox. */
 const WITHOUT_SANDBOX: readonly ThreadAction[] = ["warm", "reset", "purge"];
 const WITH_SANDBOX: readonly ThreadAction[] = ["extend", "stop", "reset", "purge"];
-export const EXTENDED_MS = 3_600_000;
+const EXTENDED_MS = 3_600_000;
 
 export function actionsOf(hasSandbox: boolean): readonly ThreadAction[] {
   return hasSandbox ? WITH_SANDBOX : WITHOUT_SANDBOX;

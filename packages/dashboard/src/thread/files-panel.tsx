@@ -6,16 +6,21 @@
 import type { FileStat, Sandbox } from "@sandlot/client";
 import { useQuery } from "@tanstack/react-query";
 import { useRef, useState } from "react";
+import { dashboard } from "../api.ts";
 import { bytes, dateTime, short, visible } from "../format.ts";
 import { Confirm, type Question } from "../parts/confirm.tsx";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { texts } from "../texts.ts";
+import { chosenFiles, droppedFiles } from "./dropped-files.ts";
 import { useLease } from "./use-lease.ts";
-import { saveAs, Viewer } from "./viewer.tsx";
+import { type Transfers, useTransfers } from "./use-transfers.ts";
+import { Viewer } from "./viewer.tsx";
 
 const t = texts.files;
 const START = "/mnt/user-data";
 const ENTRIES_MAX = 2_000;
+/** The folder that is open, as an entry. */
+const FOLDER = { kind: "directory", sizeBytes: 0, mode: 0o755, modifiedAt: 0, version: "" } as const;
 
 export function FilesPanel({
   user,
@@ -40,21 +45,33 @@ export function FilesPanel({
       </Notice>
     );
   if (lease === null) return <p className="empty">{texts.loading}</p>;
-  return <Folder key={`${user}/${thread}`} sandbox={lease.sandbox} path={path ?? START} onPath={onPath} />;
+  return (
+    <Folder
+      key={`${user}/${thread}`}
+      user={user}
+      thread={thread}
+      sandbox={lease.sandbox}
+      path={path ?? START}
+      onPath={onPath}
+    />
+  );
 }
 
 function Folder({
+  user,
+  thread,
   sandbox,
   path,
   onPath,
 }: {
+  readonly user: string;
+  readonly thread: string;
   readonly sandbox: Sandbox;
   readonly path: string;
   onPath(path: string): void;
 }) {
   const [shown, setShown] = useState<FileStat | null>(null);
-  const [told, setTold] = useState<{ readonly kind: "info" | "good"; readonly text: string } | null>(null);
-  const [error, setError] = useState<unknown>(null);
+  const transfers = useTransfers(user, thread);
   const [question, setQuestion] = useState<Question | null>(null);
   const [isOver, setOver] = useState(false);
   const chooser = useRef<HTMLInputElement>(null);
@@ -65,37 +82,16 @@ function Folder({
   const entries = [...(listing.data?.entries ?? [])].sort(
     (a, b) => Number(b.kind === "directory") - Number(a.kind === "directory") || (a.path < b.path ? -1 : 1),
   );
-  const run = async (work: () => Promise<string | null>) => {
-    setError(null);
-    try {
-      const text = await work();
-      setTold(text === null ? null : { kind: "good", text });
-    } catch (problem) {
-      setTold(null);
-      setError(problem);
-    }
+  const upload = async (files: Parameters<typeof transfers.upload>[1]) => {
+    await transfers.upload(path, files);
+    await listing.refetch();
   };
-  const upload = (files: readonly File[]) =>
-    run(async () => {
-      for (const [at, file] of files.entries()) {
-        setTold({ kind: "info", text: t.uploading(short(file.name), at + 1, files.length) });
-        await sandbox.files.write(`${path === "/" ? "" : path}/${file.name}`, new Uint8Array(await file.arrayBuffer()));
-      }
-      await listing.refetch();
-      return t.uploaded(files.length);
-    });
-  const download = (stat: FileStat) =>
-    run(async () => {
-      const parts: Uint8Array<ArrayBuffer>[] = [];
-      let size = 0;
-      for await (const part of sandbox.files.download(stat.path)) {
-        parts.push(part as Uint8Array<ArrayBuffer>);
-        size += part.byteLength;
-        setTold({ kind: "info", text: t.downloading(short(nameOf(stat.path)), bytes(size)) });
-      }
-      saveAs(nameOf(stat.path), new Blob(parts, { type: "application/octet-stream" }));
-      return null;
-    });
+  const download = ({ path, kind, sizeBytes }: FileStat) =>
+    kind === "directory"
+      ? transfers.download(`${nameOf(path) || "files"}.tar`, null, (signal) =>
+          dashboard.downloadFolder({ user, thread, path }, signal),
+        )
+      : transfers.download(nameOf(path), kind === "file" ? sizeBytes : null, () => sandbox.files.download(path));
   const remove = (stat: FileStat) =>
     setQuestion({
       title: t.removeTitle(short(nameOf(stat.path))),
@@ -104,7 +100,7 @@ function Folder({
       act: async () => {
         await sandbox.files.remove(stat.path, { recursive: stat.kind === "directory" });
         if (shown?.path === stat.path) setShown(null);
-        setTold({ kind: "good", text: t.removed });
+        await transfers.run(async () => t.removed);
         await listing.refetch();
       },
     });
@@ -121,7 +117,7 @@ function Folder({
       onDrop={(event) => {
         event.preventDefault();
         setOver(false);
-        void upload([...event.dataTransfer.files]);
+        void upload(droppedFiles(event.dataTransfer));
       }}
     >
       <div className="head">
@@ -129,6 +125,9 @@ function Folder({
         <div className="push">
           <button type="button" onClick={() => void listing.refetch()}>
             {t.refresh}
+          </button>
+          <button type="button" onClick={() => void download({ ...FOLDER, path })}>
+            {t.downloadFolder}
           </button>
           <button type="button" className="main" onClick={() => chooser.current?.click()}>
             {t.upload}
@@ -140,15 +139,14 @@ function Folder({
             hidden
             aria-label={t.upload}
             onChange={(event) => {
-              const files = [...(event.target.files ?? [])];
+              const files = chosenFiles(event.target.files);
               event.target.value = "";
-              void upload(files);
+              void upload(Promise.resolve(files));
             }}
           />
         </div>
       </div>
-      {error !== null && <ErrorNotice error={error} />}
-      {told !== null && <Notice kind={told.kind}>{told.text}</Notice>}
+      <TransferNotice transfers={transfers} />
       {listing.error !== null && <ErrorNotice error={listing.error} retry={listing.refetch} />}
       <div className={shown === null ? "split" : "split two"}>
         <div className="card scroll">
@@ -187,6 +185,7 @@ function Folder({
             sandbox={sandbox}
             stat={shown}
             onClose={() => setShown(null)}
+            onDownload={() => void download(shown)}
             onSaved={async () => {
               await listing.refetch();
               setShown(await sandbox.files.stat(shown.path));
@@ -225,7 +224,7 @@ function Entry({
       <td>{dateTime(stat.modifiedAt)}</td>
       <td>
         <span className="actions">
-          {stat.kind === "file" && (
+          {stat.kind !== "other" && (
             <button type="button" aria-label={`${t.download} ${name}`} onClick={onDownload}>
               {t.download}
             </button>
@@ -236,6 +235,22 @@ function Entry({
         </span>
       </td>
     </tr>
+  );
+}
+
+function TransferNotice({ transfers }: { readonly transfers: Transfers }) {
+  const { progress, done, error, cancel } = transfers;
+  if (error !== null) return <ErrorNotice error={error} />;
+  if (progress === null) return done === null ? null : <Notice kind="good">{done}</Notice>;
+  const { text, share } = progress;
+  return (
+    <Notice>
+      <span>{text}</span>
+      <progress aria-label={text} {...(share !== null && { value: share })} />
+      <button type="button" onClick={cancel}>
+        {texts.cancel}
+      </button>
+    </Notice>
   );
 }
 

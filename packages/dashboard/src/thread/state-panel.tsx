@@ -6,6 +6,7 @@ import { eventText } from "../event-words.ts";
 import { ageOf, dateTime, moment, short } from "../format.ts";
 import { useNow } from "../live.tsx";
 import { ErrorNotice } from "../parts/notice.tsx";
+import { RefusedHosts, refusedIn } from "../parts/refused-hosts.tsx";
 import { texts } from "../texts.ts";
 
 const t = texts.thread;
@@ -44,6 +45,9 @@ export function StatePanel({
         {data !== null && <Holders data={data} />}
       </section>
       {data !== null && <Facts data={data} sandbox={sandbox} />}
+      {data !== null && refusedIn(data.history).length > 0 && (
+        <RefusedHosts hosts={refusedIn(data.history)} empty={texts.none} />
+      )}
       {data !== null && <History data={data} />}
     </div>
   );

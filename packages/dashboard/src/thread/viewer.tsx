@@ -1,60 +1,64 @@
 /**
- * One file: text or an image. Nothing of a file is ever read as a page: text is text, also where it is HTML, and an
- * image is decoded as an image, in which no script runs.
+ * One file: text, also formatted, an image or a PDF. Nothing of a file is ever read as a page: text is text, also where
+ * it is HTML, and an image is decoded as an image, in which no script runs.
  */
 
-import type { FileStat, Sandbox } from "@sandlot/client";
+import { type FileStat, isSandlotError, type Sandbox } from "@sandlot/client";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { bytes, short } from "../format.ts";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { texts } from "../texts.ts";
+import { BlobView } from "../viewer/blob-view.tsx";
+import { readContent } from "../viewer/content.ts";
 
+const Code = lazy(async () => ({ default: (await import("../viewer/code.tsx")).Code }));
+const MarkdownView = lazy(async () => ({ default: (await import("../viewer/markdown-view.tsx")).MarkdownView }));
+const DelimitedTable = lazy(async () => ({ default: (await import("../viewer/delimited-table.tsx")).DelimitedTable }));
 const t = texts.files;
-/** More text than this makes a page slow, and is no longer read by a person. */
-const TEXT_MAX_BYTES = 512 * 1024;
-const IMAGE_MAX_BYTES = 20 * 1024 * 1024;
-const IMAGES: Readonly<Record<string, string>> = {
-  ...{ png: "image/png", jpg: "image/jpeg", jpeg: "image/jpeg", gif: "image/gif", webp: "image/webp" },
-  ...{ avif: "image/avif", svg: "image/svg+xml", bmp: "image/bmp", ico: "image/x-icon" },
-};
-
-type Content =
-  | { readonly kind: "text"; readonly text: string; readonly isCut: boolean }
-  | { readonly kind: "image"; readonly blob: Blob }
-  | { readonly kind: "binary" };
 
 export function Viewer({
   sandbox,
   stat,
   onClose,
   onSaved,
+  onDownload,
 }: {
   readonly sandbox: Sandbox;
   readonly stat: FileStat;
   onClose(): void;
   onSaved(): Promise<void>;
+  onDownload(): void;
 }) {
   const name = stat.path.slice(stat.path.lastIndexOf("/") + 1);
   const [draft, setDraft] = useState<string | null>(null);
+  const [isSource, setSource] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const content = useQuery({
     queryKey: ["file", sandbox.id, stat.path, stat.version],
-    queryFn: ({ signal }) => read(sandbox, stat, signal),
+    queryFn: ({ signal }) => readContent(sandbox, stat, signal),
     gcTime: 0,
   });
   const data = content.data;
-  const save = async () => {
+  /** Only over the version that was read, or that was named since: a change from inside is not lost unseen. */
+  const save = async (ifVersion: string) => {
     setError(null);
     try {
-      // Only over the version that was read: a change from inside is not lost.
-      await sandbox.files.write(stat.path, draft ?? "", { ifVersion: stat.version });
+      await sandbox.files.write(stat.path, draft ?? "", { ifVersion });
       setDraft(null);
       await onSaved();
     } catch (problem) {
       setError(problem);
     }
   };
+  const saveOver = async () => {
+    try {
+      await save((await sandbox.files.stat(stat.path)).version);
+    } catch (problem) {
+      setError(problem);
+    }
+  };
+  const formatted = data?.kind === "text" && draft === null && !isSource ? data.formatted : null;
   return (
     <section className="card viewer" aria-label={t.viewer(short(name))}>
       <div className="head">
@@ -62,6 +66,11 @@ export function Viewer({
           <bdi>{short(name)}</bdi> <span className="soft">{bytes(stat.sizeBytes)}</span>
         </h2>
         <div className="push">
+          {data?.kind === "text" && data.formatted !== null && draft === null && (
+            <button type="button" aria-pressed={isSource} onClick={() => setSource(!isSource)}>
+              {t.source}
+            </button>
+          )}
           {data?.kind === "text" && !data.isCut && draft === null && (
             <button type="button" onClick={() => setDraft(data.text)}>
               {t.edit}
@@ -69,7 +78,7 @@ export function Viewer({
           )}
           {draft !== null && (
             <>
-              <button type="button" className="main" onClick={() => void save()}>
+              <button type="button" className="main" onClick={() => void save(stat.version)}>
                 {t.save}
               </button>
               <button type="button" onClick={() => setDraft(null)}>
@@ -82,68 +91,45 @@ export function Viewer({
           </button>
         </div>
       </div>
-      {error !== null && <ErrorNotice error={error} />}
+      {isSandlotError(error, "file_changed") ? (
+        <div className="notice warn" role="alert">
+          <span>{t.conflict}</span>
+          <button type="button" onClick={() => void onSaved()}>
+            {t.loadPresent}
+          </button>
+          <button type="button" className="danger" onClick={() => void saveOver()}>
+            {t.saveOver}
+          </button>
+        </div>
+      ) : (
+        error !== null && <ErrorNotice error={error} />
+      )}
       {content.error !== null && <ErrorNotice error={content.error} retry={content.refetch} />}
       {data === undefined && content.error === null && <p className="soft">{texts.loading}</p>}
-      {data?.kind === "binary" && <Notice>{t.binary}</Notice>}
-      {data?.kind === "image" && <Image blob={data.blob} name={name} />}
+      {data?.kind === "binary" && (
+        <Notice>
+          {t.binary}
+          <button type="button" onClick={onDownload}>
+            {t.download}
+          </button>
+        </Notice>
+      )}
+      {(data?.kind === "image" || data?.kind === "pdf") && <BlobView kind={data.kind} blob={data.blob} name={name} />}
       {data?.kind === "text" && draft !== null && (
         <textarea aria-label={t.viewer(short(name))} value={draft} onChange={(event) => setDraft(event.target.value)} />
       )}
       {data?.kind === "text" && draft === null && (
-        <>
+        <Suspense fallback={<p className="soft">{texts.loading}</p>}>
           {data.isCut && <Notice kind="warn">{t.tooLarge(bytes(stat.sizeBytes))}</Notice>}
-          {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a region that scrolls is reached with the keyboard */}
-          <pre tabIndex={0}>{data.text}</pre>
-        </>
+          {formatted === "markdown" ? (
+            <MarkdownView name={name} text={data.text} />
+          ) : formatted === "table" ? (
+            <DelimitedTable name={name} text={data.text} />
+          ) : (
+            <Code name={name} text={data.text} />
+          )}
+        </Suspense>
       )}
     </section>
   );
-}
-
-function Image({ blob, name }: { readonly blob: Blob; readonly name: string }) {
-  const [url, setUrl] = useState<string | null>(null);
-  useEffect(() => {
-    const made = URL.createObjectURL(blob);
-    setUrl(made);
-    return () => URL.revokeObjectURL(made);
-  }, [blob]);
-  return url === null ? null : <img src={url} alt={short(name)} />;
-}
-
-async function read(sandbox: Sandbox, stat: FileStat, signal: AbortSignal): Promise<Content> {
-  const extension = /\.([A-Za-z0-9]+)$/.exec(stat.path)?.[1]?.toLowerCase() ?? "";
-  const type = IMAGES[extension];
-  const max = type === undefined ? TEXT_MAX_BYTES : IMAGE_MAX_BYTES;
-  const parts: Uint8Array<ArrayBuffer>[] = [];
-  let size = 0;
-  for await (const part of sandbox.files.download(stat.path, { length: max })) {
-    signal.throwIfAborted();
-    parts.push(part as Uint8Array<ArrayBuffer>);
-    size += part.byteLength;
-    // A link's target may be larger than was asked for.
-    if (size >= max) break;
-  }
-  const blob = new Blob(parts, { type: type ?? "text/plain" });
-  if (type !== undefined) return stat.sizeBytes > max ? { kind: "binary" } : { kind: "image", blob };
-  const isCut = stat.sizeBytes > max || size > max;
-  // A letter at the end may be cut.
-  const content = new Uint8Array(await blob.arrayBuffer()).subarray(0, max);
-  if (content.subarray(0, 8_192).includes(0)) return { kind: "binary" };
-  try {
-    return { kind: "text", text: new TextDecoder("utf-8", { fatal: !isCut }).decode(content), isCut };
-  } catch {
-    return { kind: "binary" };
-  }
-}
-
-/** Gives a file to the browser, which keeps it under a name without any path. */
-export function saveAs(name: string, blob: Blob): void {
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name.replaceAll(/[/\\\p{Cc}]/gu, "_");
-  link.click();
-  // The browser has begun by then.
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -72,7 +72,26 @@ const PAGES: readonly (readonly [name: string, path: string, ready: (opened: Ope
     `${thread}?tab=files&path=${WORKSPACE}`,
     async ({ page }) => {
       await page.getByRole("button", { name: "plan.md", exact: true }).click();
-      await page.getByText("# Plan").waitFor();
+      await page.getByRole("heading", { name: "Plan", exact: true }).waitFor();
+    },
+  ],
+  [
+    "previews",
+    `${thread}?tab=previews`,
+    ({ page }) =>
+      page
+        .getByText("Nothing listens on a port")
+        .or(page.getByRole("button", { name: "Show" }))
+        .first()
+        .waitFor(),
+  ],
+  [
+    "palette",
+    "/",
+    async ({ page }) => {
+      await page.getByText("They agree").waitFor();
+      await page.keyboard.press("Control+k");
+      await page.getByRole("option", { name: /research-42/ }).waitFor();
     },
   ],
   [
@@ -91,6 +110,7 @@ const PAGES: readonly (readonly [name: string, path: string, ready: (opened: Ope
   ],
   ["doctor", "/administration/doctor", ({ page }) => page.getByRole("button", { name: "Look again" }).waitFor()],
   ["log", "/administration/log", ({ page }) => page.getByText("/v1/threads/:thread/exec").first().waitFor()],
+  ["lines", "/administration/lines", ({ page }) => page.getByText("The last lines of this gateway").waitFor()],
   ["versions", "/administration/versions", ({ page }) => page.getByText("protocol").waitFor()],
 ];
 

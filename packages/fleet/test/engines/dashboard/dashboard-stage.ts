@@ -40,6 +40,13 @@ export interface OpenedPage {
   readonly problems: string[];
 }
 
+export interface PageOptions {
+  readonly theme?: "light" | "dark";
+  readonly isPhone?: boolean;
+  /** Frames of previews may load from their own origins. */
+  readonly hasPreviews?: boolean;
+}
+
 export class DashboardStage {
   readonly home: string;
   readonly #browser: Browser;
@@ -77,9 +84,9 @@ export class DashboardStage {
     return caller.ask(200, "POST", `/v1/threads/${thread}/exec`, { json: { command } });
   }
 
-  async open(path = "/", options: { readonly theme?: "light" | "dark" } = {}): Promise<OpenedPage> {
+  async open(path = "/", options: PageOptions = {}): Promise<OpenedPage> {
     const context = await this.#browser.newContext({
-      viewport: { width: 1280, height: 800 },
+      viewport: options.isPhone === true ? { width: 390, height: 844 } : { width: 1280, height: 800 },
       colorScheme: options.theme ?? "light",
       acceptDownloads: true,
     });
@@ -94,7 +101,8 @@ export class DashboardStage {
       if (message.type() === "error" && !text.startsWith("Failed to load resource")) problems.push(text);
     });
     page.on("request", (request) => {
-      const { origin, protocol } = new URL(request.url());
+      const { origin, protocol, hostname } = new URL(request.url());
+      if (options.hasPreviews === true && hostname.endsWith(".localhost")) return;
       if (!["blob:", "data:"].includes(protocol) && origin !== this.url) problems.push(`asks ${request.url()}`);
     });
     await page.goto(`${this.url}${path}`);
@@ -102,7 +110,7 @@ export class DashboardStage {
   }
 
   /** A page that is signed in with this key. */
-  async signedIn(caller: Caller, path = "/", options: { readonly theme?: "light" | "dark" } = {}): Promise<OpenedPage> {
+  async signedIn(caller: Caller, path = "/", options: PageOptions = {}): Promise<OpenedPage> {
     const opened = await this.open(path, options);
     await opened.page.getByLabel("Key", { exact: true }).fill(caller.key);
     await opened.page.getByRole("button", { name: "Sign in" }).click();

@@ -235,7 +235,7 @@ test("a gateway that is killed and started again is told, and the page goes on i
   const { page, context: browser } = await stage.signedIn(stage.operator, "/threads");
   await page.getByRole("link", { name: "beta" }).waitFor();
   await stage.restart(() => page.getByText("The gateway does not answer. Trying again").waitFor());
-  await page.getByText("The gateway does not answer").waitFor({ state: "detached" });
+  await page.getByText("The gateway answers again.").waitFor();
   await alice.ask(200, "POST", "/v1/threads/alpha/exec", { json: { command: "true" } });
   await page.getByRole("link", { name: "alpha" }).waitFor();
   await page
