@@ -5,6 +5,7 @@
  *   npm run bench core -- --quick               fewer rounds
  *   npm run bench core -- --json results.jsonl  also one JSON line per result, with the raw samples
  *   npm run bench checkpoints -- --only undo    some parts of a suite that has parts
+ *   npm run bench dashboard -- --minutes 10     how long its open page is watched; 1 without it
  *   npm run bench scenarios -- --backend local  turns of conversations, timed (scenarios/main.ts has its own options)
  *
  * Exits with 1 when a ratio misses its limit, with 2 on wrong arguments.
@@ -28,6 +29,7 @@ const SUITES: Readonly<Record<string, () => Promise<{ readonly suite: Suite }>>>
   peers: () => import("./suites/peers.ts"),
   environments: () => import("./suites/environments.ts"),
   checkpoints: () => import("./suites/checkpoints.ts"),
+  dashboard: () => import("./suites/dashboard.ts"),
   kubernetes: () => import("./suites/kubernetes.ts"),
 };
 
@@ -39,14 +41,14 @@ try {
   if (!(error instanceof UsageError)) throw error;
   console.error(error.message);
   console.error(
-    `usage: npm run bench <suite> [-- --json FILE] [--only PART,…] [--quick]   suites: ${Object.keys(SUITES).join(", ")}`,
+    `usage: npm run bench <suite> [-- --json FILE] [--only PART,…] [--quick] [--minutes N]   suites: ${Object.keys(SUITES).join(", ")}`,
   );
   process.exitCode = 2;
 }
 
 async function main(args: readonly string[]): Promise<number> {
   if (args[0] === "scenarios") return (await import("./scenarios/main.ts")).scenarios(args.slice(1));
-  const { name, load, json, quick, only } = parse(args);
+  const { name, load, json, quick, only, minutes } = parse(args);
   const { suite } = await load();
   const unknown = only?.find((part) => suite.parts?.includes(part) !== true);
   if (unknown !== undefined) throw new UsageError(`--only: ${name} has ${suite.parts?.join(", ") ?? "no parts"}.`);
@@ -57,7 +59,7 @@ async function main(args: readonly string[]): Promise<number> {
   console.log(`${suite.about}\n`);
   if (json !== undefined) begin(json);
   const missed: string[] = [];
-  for await (const result of suite.run({ quick, ...(only !== undefined && { only }) })) {
+  for await (const result of suite.run({ quick, minutes, ...(only !== undefined && { only }) })) {
     console.log(`${describe(result)}\n`);
     if (json !== undefined) appendFileSync(json, jsonLine(result));
     if (isMissed(result)) missed.push(result.name);
@@ -81,7 +83,9 @@ function parse(args: readonly string[]) {
   if (name === undefined || rest.length > 0) throw new UsageError("Name one suite.");
   const load = Object.hasOwn(SUITES, name) ? SUITES[name] : undefined;
   if (load === undefined) throw new UsageError(`There is no suite ${JSON.stringify(name)}.`);
-  return { name, load, json: values.json, quick: values.quick, only: values.only?.split(",") };
+  const minutes = Number(values.minutes);
+  if (!(minutes > 0 && minutes <= 60)) throw new UsageError("--minutes is a number up to 60.");
+  return { name, load, json: values.json, quick: values.quick, minutes, only: values.only?.split(",") };
 }
 
 function understand(args: readonly string[]) {
@@ -89,7 +93,12 @@ function understand(args: readonly string[]) {
     return parseArgs({
       args: [...args],
       allowPositionals: true,
-      options: { json: { type: "string" }, only: { type: "string" }, quick: { type: "boolean", default: false } },
+      options: {
+        json: { type: "string" },
+        only: { type: "string" },
+        quick: { type: "boolean", default: false },
+        minutes: { type: "string", default: "1" },
+      },
     });
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));

@@ -37,10 +37,14 @@ export async function serveGateway(): Promise<ServedGateway> {
 }
 
 /** Node on a file or program text, from source, with readable output. */
-export function startNode(args: readonly string[], environment: NodeJS.ProcessEnv): ChildProcess {
+export function startNode(
+  args: readonly string[],
+  environment: NodeJS.ProcessEnv,
+  stdin: "ignore" | "pipe" = "ignore",
+): ChildProcess {
   return spawn(process.execPath, ["--conditions=sandlot-source", ...args], {
     env: environment,
-    stdio: ["ignore", "pipe", "inherit"],
+    stdio: [stdin, "pipe", "inherit"],
   });
 }
 

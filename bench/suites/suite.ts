@@ -7,6 +7,8 @@ export interface SuiteOptions {
   readonly quick: boolean;
   /** These parts, in a suite that has any. */
   readonly only?: readonly string[];
+  /** How long a suite watches what goes on, where it does. */
+  readonly minutes: number;
 }
 
 export interface Suite {
