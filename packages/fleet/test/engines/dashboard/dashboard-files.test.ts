@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Caller } from "../../gateway/support/stage.ts";
-import { DashboardStage, evaluate, missing } from "./dashboard-stage.ts";
+import { DashboardStage, evaluate, missing, shot } from "./dashboard-stage.ts";
 
 const WORKSPACE = "/mnt/user-data/workspace";
 const PDF = [
@@ -69,6 +69,7 @@ test("text with colours, tables, Markdown and PDF are shown, and nothing in them
   expect(await links.evaluateAll((all) => all.map((one) => one.getAttribute("href")))).toEqual([
     ...["https://e.example/", "https://e.example/p.png"],
   ]);
+  await shot(page, "markdown-light");
   expect(await links.first().getAttribute("rel")).toBe("noopener noreferrer");
   expect(await page.locator(".markdown img").count()).toBe(0);
   await page.locator(".markdown").getByText("<img src=x onerror=").waitFor();
@@ -167,6 +168,7 @@ test("a page served inside is shown in a frame that reaches nothing of the dashb
   expect(told).toContain("refused");
   // The link is neither in the address nor in a cookie that a script reads.
   expect(told).not.toMatch(/sandlot/);
+  await shot(page, "preview-light");
   // What the page asks for later comes with the frame's cookie.
   const inner = page.frames().find((one) => one.url().includes(".localhost"));
   await expect.poll(() => inner?.title()).toBe("status 404");

@@ -24,6 +24,8 @@ const ARGUMENTS = [
   ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
   ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
 ];
+/** Of the page itself, and of the browser's own viewer of PDF. */
+const OWN_PROTOCOLS = new Set(["blob:", "data:", "chrome:", "chrome-extension:"]);
 /** Where the screenshots of the documents go; absent: none are made. */
 const SHOTS = process.env.SANDLOT_SCREENSHOTS;
 
@@ -103,7 +105,7 @@ export class DashboardStage {
     page.on("request", (request) => {
       const { origin, protocol, hostname } = new URL(request.url());
       if (options.hasPreviews === true && hostname.endsWith(".localhost")) return;
-      if (!["blob:", "data:"].includes(protocol) && origin !== this.url) problems.push(`asks ${request.url()}`);
+      if (!OWN_PROTOCOLS.has(protocol) && origin !== this.url) problems.push(`asks ${request.url()}`);
     });
     await page.goto(`${this.url}${path}`);
     return { page, context, problems };
