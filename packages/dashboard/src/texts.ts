@@ -250,7 +250,6 @@ export const texts = {
     openTab: "Open in a tab",
     reload: "Reload",
     noFrame: "This gateway's previews cannot be shown in a frame. Open it in a tab.",
-    program: (port: number, program: string | null) => (program === null ? `${port}` : `${port} (${program})`),
     unreached: "Is the frame empty? Then this browser does not reach the previews' address:",
   },
   terminal: {

@@ -14,7 +14,7 @@ import { texts } from "../texts.ts";
 import { useLease } from "./use-lease.ts";
 
 const t = texts.previews;
-const LOOK_MS = 5_000;
+const LOOK_MS = 10_000;
 /** It may do what pages do, and not lead this page elsewhere. */
 const ALLOWED = "allow-scripts allow-same-origin allow-forms allow-popups allow-modals allow-downloads";
 
@@ -49,7 +49,8 @@ function Ports({
   const ports = useQuery({
     queryKey: ["ports", sandbox.id, sandbox.generation],
     queryFn: () => sandbox.ports.list(),
-    refetchInterval: LOOK_MS,
+    // Each look is a lease in the thread's history.
+    refetchInterval: port === null ? LOOK_MS : false,
   });
   const listening = ports.data ?? [];
   return (
@@ -86,6 +87,9 @@ function Ports({
           />
         </div>
         <button type="submit">{t.show}</button>
+        <button type="button" onClick={() => void ports.refetch()}>
+          {t.refresh}
+        </button>
       </form>
       {ports.data !== undefined && listening.length === 0 && port === null && <p className="empty">{t.none}</p>}
       {port !== null && <Preview key={port} client={client} thread={thread} port={port} />}

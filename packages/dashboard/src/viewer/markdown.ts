@@ -238,7 +238,7 @@ function linkAt(text: string, at: number, depth: number): ReadInline | null {
     .split(/\s/, 1);
   const href = safeAddress(address.replace(/^<|>$/g, ""));
   const inner = isImage
-    ? [{ kind: "text", text: `🖼 ${label || address}` } as const]
+    ? [{ kind: "text", text: `[image: ${label || address}]` } as const]
     : inlinesOf(label, Math.max(depth + 1, DEPTH_MAX - 2));
   if (href !== null) return { inline: { kind: "link", href, inner }, next: end + 1 };
   return { inline: { kind: "em", inner }, next: end + 1 };

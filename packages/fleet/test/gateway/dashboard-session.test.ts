@@ -213,11 +213,9 @@ test("the overview counts leases by path, losses, and what egress refused", asyn
   await alice.ask(200, "POST", "/v1/threads/counted/exec", { json: { command: "true" } });
   const overview = await stage.operator.ask<{
     acquires: Record<string, { count: number }>;
-    gateways: { isSelf: boolean }[];
     slices: { at: number; created: number }[];
-  }>(200, "GET", "/v1/dashboard/overview");
+  }>(200, "GET", "/v1/dashboard/overview?bins=60");
   expect(overview.acquires.cold?.count).toBeGreaterThan(0);
-  expect(overview.gateways.map(({ isSelf }) => isSelf)).toEqual([true]);
   expect(overview.slices.reduce((sum, { created }) => sum + created, 0)).toBeGreaterThan(0);
 });
 
