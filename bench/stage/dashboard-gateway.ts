@@ -33,11 +33,11 @@ const gateway = await startGateway({ fleet, home, world, settings: { port: 0 } }
 const threadOf = (at: number) => ({ user: `user-${at % 50}`, thread: `conversation-${at}` });
 for (let at = 0; at < count; at += 1) await (await fleet.acquire({ ...threadOf(at), purpose: "bench" })).release();
 
-// A lease that is taken and given back is two events, or three where the sandbox is parked again.
+// Taken over, leased, released, parked: four events.
 let next = 0;
 let owed = 0;
 setInterval(() => {
-  owed += (Number(perSecond) * TICK_MS) / 1_000 / 3;
+  owed += (Number(perSecond) * TICK_MS) / 1_000 / 4;
   for (; owed >= 1; owed -= 1) {
     next = (next + 7) % count;
     void fleet.acquire({ ...threadOf(next), purpose: "bench" }).then((lease) => lease.release());

@@ -56,6 +56,9 @@ async function* measure({ quick, minutes }: SuiteOptions): AsyncGenerator<Result
 
   yield await firstView(browser, open, gateway.url, quick ? 3 : 9);
 
+  console.log(
+    `${(await eventsOf(gateway, 3_000)).toFixed(0)} events a second, as a reader of the stream counts them\n`,
+  );
   const idle = await gateway.costOf(quick ? 5_000 : 15_000);
   const context = await open();
   const page = await context.newPage();
@@ -215,6 +218,25 @@ async function heapOf(context: BrowserContext, page: Page): Promise<number> {
   const { usedSize } = await session.send("Runtime.getHeapUsage");
   await session.detach();
   return usedSize;
+}
+
+/** Events a second that a reader of the whole fleet's stream gets. */
+async function eventsOf({ url, key }: { readonly url: string; readonly key: string }, ms: number): Promise<number> {
+  const stop = new AbortController();
+  const headers = { authorization: `Bearer ${key}` };
+  const response = await fetch(`${url}/v1/events`, { headers, signal: stop.signal });
+  const began = performance.now();
+  const timer = setTimeout(() => stop.abort(), ms);
+  const decoder = new TextDecoder();
+  let count = 0;
+  try {
+    for await (const piece of response.body ?? []) count += decoder.decode(piece).split("\nevent: ").length - 1;
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+  return (count / (performance.now() - began)) * 1_000;
 }
 
 async function openGateway() {

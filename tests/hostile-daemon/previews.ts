@@ -11,7 +11,15 @@ import { DaemonAttachment } from "../../packages/fleet/src/sandboxd/index.ts";
 import type { DaemonTarget } from "../../packages/fleet/src/sandboxd/wire.ts";
 import type { World } from "../../packages/fleet/src/world/world.ts";
 
-const KEY = { id: "key", scope: "operator", user: null, label: null, blueprints: null, createdAt: 0, expiresAt: null } as const;
+const KEY = {
+  id: "key",
+  scope: "operator",
+  user: null,
+  label: null,
+  blueprints: null,
+  createdAt: 0,
+  expiresAt: null,
+} as const;
 const STAY_MS = 120;
 /** Longer than the deadline for a head, divided by the haste. */
 const ANSWER_MS = 30_000;
