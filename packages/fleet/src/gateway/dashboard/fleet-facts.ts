@@ -96,9 +96,11 @@ export class FleetFacts {
   async #sample(): Promise<void> {
     const { fleet, home } = this.#parts;
     // A store that does not answer leaves what was known: the overview says elsewhere that it is down.
-    const [usage, pool] = await Promise.all([hostUsage(home), fleet.pool().catch(() => null)]);
+    const poolOf = async () => fleet.pool();
+    const [usage, pool] = await Promise.all([hostUsage(home), poolOf().catch(() => null)]);
     this.#usage = usage;
-    if (pool !== null) this.#pool = Object.fromEntries(pool.blueprints.map(({ blueprint, target }) => [blueprint, target]));
+    if (pool !== null)
+      this.#pool = Object.fromEntries(pool.blueprints.map(({ blueprint, target }) => [blueprint, target]));
     if (this.#isClosed) return;
     this.#slices.sampled(usage.memory?.usedBytes ?? 0, usage.disk?.usedBytes ?? 0);
     this.#timer = this.#parts.world.timer(SLICE_MS, () => void this.#sample(), { background: true });
