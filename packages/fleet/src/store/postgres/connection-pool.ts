@@ -21,8 +21,8 @@ export interface PoolOptions {
 
 /** Calls in line. More than these could not be served before their deadlines. */
 const WAITING_MAX = 1_000;
-/** Failures of one statement, after which the connection and its server are fine: by class of SQLSTATE. */
-const STATEMENT_FAILURES = /^(?:SL|22|23|40|42|57014|55P03)/;
+/** Failures of one statement, after which connection and server are fine, by class of SQLSTATE. 53100 is a full disk. */
+const STATEMENT_FAILURES = /^(?:SL|22|23|40|42|53100|57014|55P03)/;
 
 interface Waiter {
   readonly serve: (connection: Connection | null) => void;

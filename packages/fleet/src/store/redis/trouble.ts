@@ -58,7 +58,9 @@ function isDistrust(code: string): boolean {
 function problemOf(error: unknown): string {
   const message = messageOf(error).slice(0, MESSAGE_MAX);
   const { code } = (error ?? {}) as { readonly code?: unknown };
-  if (/user executing the script can't (?:run|access)/.test(message)) return problemOfRights(message);
+  // As Redis says it, and as Valkey does.
+  if (/user executing the script can't (?:run|access)|ACL failure in script/.test(message))
+    return problemOfRights(message);
   switch (wordOf(error)) {
     case "OOM":
       return "is out of memory: raise maxmemory (redis-cli CONFIG SET maxmemory <bytes>)";

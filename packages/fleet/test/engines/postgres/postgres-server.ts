@@ -6,7 +6,16 @@
  */
 
 import { type ChildProcess, execFile, execFileSync, spawn } from "node:child_process";
-import { appendFileSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import {
+  appendFileSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+} from "node:fs";
 import { rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -15,6 +24,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import pg from "pg";
 import type { PostgresSettings } from "../../../src/store/postgres/settings.ts";
+import { SmallDisk } from "../../support/small-disk.ts";
 
 const DEBIAN = "/usr/lib/postgresql";
 /** A server that does not answer by then is broken. */
@@ -29,6 +39,8 @@ export interface ServerOptions {
   readonly hba?: readonly string[];
   /** A copy of this server that follows it. */
   readonly standbyOf?: PostgresServer;
+  /** Its data, or its write-ahead log alone, are on a disk of their own. */
+  readonly disk?: { readonly of: "data" | "log"; readonly sizeBytes: number };
 }
 
 /** Why there is no server; `null` where there is. With `CI=true` there must be one. */
@@ -41,13 +53,18 @@ export function missingPostgres(): string | null {
 
 export async function startPostgres(options: ServerOptions = {}): Promise<PostgresServer> {
   const server = new PostgresServer(await freePort());
-  await server.initialize(options);
-  await server.start();
-  if (options.standbyOf === undefined) {
-    await server.admin("CREATE ROLE app LOGIN PASSWORD 'right'");
-    await server.admin("CREATE DATABASE app OWNER app");
+  try {
+    await server.initialize(options);
+    await server.start();
+    if (options.standbyOf === undefined) {
+      await server.admin("CREATE ROLE app LOGIN PASSWORD 'right'");
+      await server.admin("CREATE DATABASE app OWNER app");
+    }
+    return server;
+  } catch (error) {
+    await server.dispose();
+    throw error;
   }
-  return server;
 }
 
 export class PostgresServer implements AsyncDisposable {
@@ -56,6 +73,7 @@ export class PostgresServer implements AsyncDisposable {
   readonly directory: string;
   readonly data: string;
   #process: ChildProcess | null = null;
+  #disk: SmallDisk | null = null;
 
   constructor(port: number) {
     this.port = port;
@@ -81,9 +99,24 @@ export class PostgresServer implements AsyncDisposable {
     };
   }
 
-  async initialize({ settings = {}, hba, standbyOf }: ServerOptions): Promise<void> {
+  /** Fails for a server that was started without one. */
+  get disk(): SmallDisk {
+    if (this.#disk === null) throw new Error("the server has no disk of its own");
+    return this.#disk;
+  }
+
+  async initialize({ settings = {}, hba, standbyOf, disk }: ServerOptions): Promise<void> {
+    const log = join(this.directory, "wal");
+    if (disk !== undefined) {
+      const path = disk.of === "data" ? this.data : log;
+      mkdirSync(path);
+      this.#disk = new SmallDisk(path, { sizeBytes: disk.sizeBytes, ...account() });
+    }
     if (standbyOf === undefined) {
       const args = ["-D", this.data, "-U", "admin", "-A", "trust", "-E", "UTF8", "--no-locale"];
+      // In megabytes; the default is 16.
+      if (disk !== undefined) args.push("--wal-segsize=1");
+      if (disk?.of === "log") args.push(`--waldir=${log}`);
       await this.run("initdb", ...args, "--no-sync");
     } else {
       const { directory, port } = standbyOf;
@@ -165,6 +198,10 @@ export class PostgresServer implements AsyncDisposable {
     await this.start();
   }
 
+  get isRunning(): boolean {
+    return this.#process !== null && this.#process.exitCode === null && this.#process.signalCode === null;
+  }
+
   /** Stops or continues every process of the server. */
   signal(signal: "SIGSTOP" | "SIGCONT"): void {
     for (const pid of this.pids()) kill(pid, signal);
@@ -218,6 +255,7 @@ export class PostgresServer implements AsyncDisposable {
   async dispose(): Promise<void> {
     this.signal("SIGCONT");
     await this.stop("immediate");
+    this.#disk?.unmount();
     await rm(this.directory, { recursive: true, force: true });
   }
 

@@ -15,13 +15,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createClient } from "@redis/client";
 import type { RedisSettings } from "../../../src/store/redis/settings.ts";
+import { SmallDisk } from "../../support/small-disk.ts";
 
 const HOST = "127.0.0.1";
 /** Starting takes a tenth of a second on an idle machine. */
 const START_MS = 30_000;
 
+type Program = "redis-server" | "valkey-server";
+
+/** `SANDLOT_TEST_REDIS=valkey-server` runs every test of Redis on Valkey, which Debian has from version 13 on. */
+const PROGRAM: Program = process.env.SANDLOT_TEST_REDIS === "valkey-server" ? "valkey-server" : "redis-server";
+
 /** Why these tests cannot run here; `null` if they can. With `CI=true` they must. */
-export function reasonToSkip(program = "redis-server"): string | null {
+export function reasonToSkip(program: Program = PROGRAM): string | null {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const missing = [program, "gcc"].find((name) => !folders.some((folder) => existsSync(join(folder, name))));
   if (missing === undefined) return null;
@@ -45,7 +51,9 @@ export interface RedisProcessOptions {
   readonly config?: Readonly<Record<string, string>>;
   /** Lines that a directive repeats, such as users. */
   readonly lines?: readonly string[];
-  readonly program?: "redis-server" | "valkey-server";
+  readonly program?: Program;
+  /** Its data are on a disk of their own of this size. */
+  readonly diskBytes?: number;
   /** A Sentinel reads another configuration. */
   readonly isSentinel?: boolean;
 }
@@ -54,6 +62,7 @@ export class RedisProcess {
   readonly directory = mkdtempSync(join(tmpdir(), "sl-redis-"));
   readonly port: number;
   readonly #options: RedisProcessOptions;
+  readonly #disk: SmallDisk | null;
   #child: ChildProcess | null = null;
   #aheadMs = 0;
   /** 0: the clock goes on. */
@@ -72,6 +81,7 @@ export class RedisProcess {
     const { config = {}, lines = [], isSentinel = false } = options;
     const data = join(this.directory, "data");
     mkdirSync(data);
+    this.#disk = options.diskBytes === undefined ? null : new SmallDisk(data, { sizeBytes: options.diskBytes });
     const settings = { ...(isSentinel ? {} : SAFE), port: String(port), bind: HOST, dir: data, ...config };
     const written = Object.entries(settings).map(([name, value]) => `${name} ${value === "" ? '""' : value}`);
     writeFileSync(this.file("redis.conf"), `${[...written, ...lines].join("\n")}\n`);
@@ -81,6 +91,12 @@ export class RedisProcess {
     return join(this.directory, name);
   }
 
+  /** Fails for a server that was started without one. */
+  get disk(): SmallDisk {
+    if (this.#disk === null) throw new Error("the server has no disk of its own");
+    return this.#disk;
+  }
+
   /** `setpriv` becomes the server, with the same pid. */
   get pid(): number {
     if (this.#child?.pid === undefined) throw new Error("the server is not running");
@@ -88,12 +104,12 @@ export class RedisProcess {
   }
 
   get isRunning(): boolean {
-    return this.#child?.pid !== undefined;
+    return this.#child?.pid !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
   /** Starts it on the same data and port. */
   async start(): Promise<void> {
-    const { program = "redis-server", isSentinel = false } = this.#options;
+    const { program = PROGRAM, isSentinel = false } = this.#options;
     const args = [this.file("redis.conf"), ...(isSentinel ? ["--sentinel"] : [])];
     const env = { PATH: process.env.PATH, LD_PRELOAD: movedClock(), MOVED_CLOCK: this.file("clock") };
     const child = spawn("setpriv", ["--pdeathsig", "KILL", program, ...args], {
@@ -174,6 +190,7 @@ export class RedisProcess {
 
   async dispose(): Promise<void> {
     await this.kill();
+    this.#disk?.unmount();
     rmSync(this.directory, { recursive: true, force: true });
   }
 }

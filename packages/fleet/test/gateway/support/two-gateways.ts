@@ -28,8 +28,8 @@ import { systemWorld } from "../../../src/world/system-world.ts";
 import type { Timer, World } from "../../../src/world/world.ts";
 import { Caller } from "./stage.ts";
 
-/** Short, so that a dead peer is found soon. */
-const LIFETIME_MS = 1_500;
+/** Short, so that a dead peer is found soon. A store that is a server needs more: its steps get a third of this. */
+export const LIFETIME_MS = 1_500;
 
 export interface Host {
   readonly home: string;
@@ -66,12 +66,15 @@ export interface TwoGatewaysOptions {
   readonly enrich?: (backend: Backend, host: string) => Backend;
   /** Opens a connection to the store. Default: a row store in memory. */
   readonly openStore?: (world: World, timeoutMs: number) => Promise<Store>;
+  /** Of the sessions. */
+  readonly lifetimeMs?: number;
   /** Workspaces on each host's disk. */
   readonly hostWorkspaces?: (host: string) => HostWorkspaces;
 }
 
 export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise<TwoGateways> {
   const { settings, fleet, engines = 1, advertised = true, enrich, hostWorkspaces } = options;
+  const lifetimeMs = options.lifetimeMs ?? LIFETIME_MS;
   const openStore = options.openStore ?? inMemory();
   const common = new MemoryEngine({ world: systemWorld() });
   const open = async (name: string): Promise<Host> => {
@@ -81,9 +84,9 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const home = await mkdtemp(join(tmpdir(), `sandlot-host-${name}-`));
     const world = new HostWorld(name);
     const config: FleetConfig = { fleetId: "shared", backend: "memory", store: { type: "memory" } };
-    const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: LIFETIME_MS };
+    const timing: FleetConfig = { housekeepingIntervalMs: 200, sessionLifetimeMs: lifetimeMs };
     const resolved = resolveSettings({ home, ...config, ...timing, ...fleet }, {});
-    const store = await openStore(world, LIFETIME_MS / 3);
+    const store = await openStore(world, lifetimeMs / 3);
     const plain = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
     const backend = enrich === undefined ? plain : enrich(plain, name);
     const opened = await assembleFleet({ settings: resolved, world, store, backend, ...address });
@@ -94,11 +97,11 @@ export async function openTwoGateways(options: TwoGatewaysOptions = {}): Promise
     const gateway = await startGateway({ ...parts, settings: { port, ...advertise, ...settings } });
     const recovered = async () => {
       for (let turn = 0; (await store.meta(backend.engineId)).recovering; turn += 1) {
-        if (turn > 500) throw new Error("the store is still recovering after ten seconds");
+        if (turn > 3_000) throw new Error("the store is still recovering after a minute");
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
       // Its next beat tells the fleet.
-      await new Promise((resolve) => setTimeout(resolve, LIFETIME_MS / 2));
+      await new Promise((resolve) => setTimeout(resolve, lifetimeMs / 2));
     };
     return {
       ...{ home, world, fleet: opened, gateway, engine: backend.engineId, recovered },
