@@ -16,6 +16,9 @@ import { Link, type Upstream } from "./link.ts";
 const HOST = "127.0.0.1";
 const CONNECTIONS_MAX = "200";
 const FOLLOWS_MAX_MS = 30_000;
+/** Several faults, and a copy after each. */
+const REBUILT_MAX_MS = 120_000;
+const REBUILD_AGAIN_MS = 500;
 
 /** A server, and the link over which its standby follows it. */
 interface Member {
@@ -105,13 +108,31 @@ export class PostgresPair implements ChaosDatabase {
   async #rebuild(former: Member): Promise<void> {
     await former.postgres.dispose();
     await former.replication.close();
-    this.#standby = await this.#newStandby();
+    // The next faults may strike the new primary while it is copied.
+    for (const until = performance.now() + REBUILT_MAX_MS; this.#standby === null; )
+      try {
+        this.#standby = await this.#newStandby();
+      } catch (error) {
+        if (performance.now() > until) throw error;
+        await sleep(REBUILD_AGAIN_MS);
+      }
   }
 
   async #newStandby(): Promise<Member> {
-    const { postgres: primary, replication } = this.#primary;
     const settings = { max_connections: CONNECTIONS_MAX };
-    const standby = await newMember(await startPostgres({ standbyOf: primary, settings }));
+    const standby = await newMember(await startPostgres({ standbyOf: this.#primary.postgres, settings }));
+    try {
+      await this.#follow(standby);
+      return standby;
+    } catch (error) {
+      await standby.postgres.dispose();
+      await standby.replication.close();
+      throw error;
+    }
+  }
+
+  async #follow(standby: Member): Promise<void> {
+    const { postgres: primary, replication } = this.#primary;
     // The copy follows its source directly until it is told otherwise.
     const conninfo = `host=${HOST} port=${replication.port} user=admin`;
     await standby.postgres.admin(`ALTER SYSTEM SET primary_conninfo = '${conninfo}'`);
@@ -123,7 +144,6 @@ export class PostgresPair implements ChaosDatabase {
       if (performance.now() > until) throw new Error("the standby does not follow");
       await sleep(50);
     }
-    return standby;
   }
 }
 
