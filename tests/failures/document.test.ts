@@ -35,17 +35,27 @@ test("a row has the median and the worst, and says how many writes were lost", (
   expect(tableOf([row])).toContain("2 acknowledged writes");
 });
 
-test("rows of one store are added without touching those of the others", () => {
-  const [fault] = PROCESS_FAULTS;
-  if (fault === undefined) throw new Error("there is no fault");
-  const rows = ["sqlite", "redis"].map((name) => rowOf(fault, { name }, [], "why"));
-  const figures = `\n\nMeasured then\n\n${tableOf(rows)}\n\nHow each fault was made:\n\n- so\n\n`;
+test("rows are added without touching the figures of others, and every row has its test of now", () => {
+  const [fault, other] = PROCESS_FAULTS;
+  if (fault === undefined || other === undefined) throw new Error("there are no faults");
+  const moved = { ...other, test: "former.test.ts" };
+  const counts = { undisturbed: 0, acknowledged: 9, lostWrites: 0, madeAnew: 0, problems: [] };
+  const outcomes = [{ detectedMs: 100, usableMs: 200, ...counts }];
+  const rows = [rowOf(fault, { name: "sqlite" }, outcomes, null), rowOf(moved, { name: "redis" }, outcomes, null)];
+  const figures = `\n\nMeasured then\n\n${tableOf(rows)}\n\nHow each fault was made:\n\n- **engine restarted**: so.\n\n`;
   const added = rowOf(fault, { name: "redis" }, [], "new");
-  const once = withRows(figures, [added], "today");
-  expect(once).toContain("Measured then\n\nThe rows of redis: today\n\n| fault");
-  expect(once).toContain(tableOf([rows[0] as typeof added, added]));
-  expect(once).toMatch(/\n\nHow each fault was made:\n\n- so\n\n$/);
-  expect(withRows(once, [added], "today")).toBe(once);
+  const once = withRows(figures, [added], [fault, other], "today");
+  expect(once).toContain(`Measured then\n\nThe rows of redis with ${fault.kind}: today\n\n| fault`);
+  expect(once).toContain(tableOf([rows[0] as typeof added, rowOf(other, { name: "redis" }, outcomes, null), added]));
+  expect(once).toMatch(/: so\.\n\n$/);
+  expect(once).toContain(`- **${fault.kind}**: ${fault.how}. Detected: ${fault.detection}.`);
+  expect(withRows(once, [added], [fault, other], "today")).toBe(once);
+});
+
+test("a store that cannot have a fault has no test of it", () => {
+  const fault = STORE_FAULTS.find(({ kind }) => kind === "store killed");
+  if (fault === undefined) throw new Error("there is no such fault");
+  expect(rowOf(fault, { name: "sqlite" }, [], "a file has no process")).toMatchObject({ test: "–", runs: 0 });
 });
 
 test("a row names the test of its own store", () => {
@@ -53,8 +63,8 @@ test("a row names the test of its own store", () => {
   if (fault === undefined) throw new Error("there is no such fault");
   const tests = ["sqlite", "postgres", "redis"].map((name) => rowOf(fault, { name }, [], null).test);
   expect(tests).toEqual([
-    "packages/fleet/test/store/sqlite-files.test.ts",
-    "packages/fleet/test/engines/postgres/lost-writes.test.ts",
-    "packages/fleet/test/engines/redis/replicas.test.ts",
+    "`packages/fleet/test/store/sqlite-files.test.ts`",
+    "`packages/fleet/test/engines/postgres/lost-writes.test.ts`",
+    "`packages/fleet/test/engines/redis/replicas.test.ts`",
   ]);
 });

@@ -13,6 +13,9 @@ const PAGE = join(ROOT, "docs", "FAILURES.md");
 const BEGIN = "<!-- figures: begin (npm run failures) -->";
 const END = "<!-- figures: end -->";
 
+/** Up to so many faults are named with the machine that measured them. */
+const PARTIAL_MAX = 5;
+
 export interface FaultRow {
   readonly kind: FaultKind;
   readonly store: string;
@@ -26,7 +29,7 @@ export interface FaultRow {
 
 /** `why`: the store cannot have the fault. */
 export function rowOf(
-  { kind, test, testsOf }: Fault,
+  fault: Fault,
   { name: store }: Pick<StageStore, "name">,
   measured: readonly Measured[],
   why: string | null,
@@ -36,20 +39,24 @@ export function rowOf(
   const lost = why ?? (madeAnew === 0 ? "nothing" : `processes of ${madeAnew} of 8 sandboxes`);
   const times = (of: (one: Measured) => number | null) => span(measured.flatMap((one) => of(one) ?? []));
   return {
-    kind,
+    kind: fault.kind,
     store,
     detected: times((one) => one.detectedMs),
     usable: times((one) => one.usableMs),
     lost: lostWrites === 0 ? lost : `${lostWrites} acknowledged writes; ${lost}`,
     lostWrites,
     runs: measured.length,
-    test: testsOf?.[store] ?? test,
+    test: testCell(fault, store, why === null || measured.length > 0),
   };
+}
+
+function testCell({ test, testsOf }: Fault, store: string, isPossible: boolean): string {
+  return isPossible ? `\`${testsOf?.[store] ?? test}\`` : "–";
 }
 
 /** Without figures the row says that the engine was missing. */
 export function engineRow(kind: FaultKind, figures: EngineFigures | undefined): FaultRow {
-  const test = "tests/chaos/faults/engine-faults.ts";
+  const test = "`tests/chaos/faults/engine-faults.ts`";
   const row = { kind, store: "sqlite", detected: "–", lostWrites: 0, test };
   if (figures === undefined) return { ...row, usable: "–", lost: "not measured: no engine here", runs: 0 };
   const { medianMs, worstMs, lost, runs } = figures;
@@ -73,7 +80,7 @@ export function tableOf(rows: readonly FaultRow[]): string {
 }
 
 function cellsOfRow({ kind, store, detected, usable, lost, runs, test }: FaultRow): readonly string[] {
-  return [kind, store, detected, usable, lost, String(runs), `\`${test}\``];
+  return [kind, store, detected, usable, lost, String(runs), test];
 }
 
 function tableOfCells(cells: readonly (readonly string[])[]): string {
@@ -92,34 +99,66 @@ export function explained(faults: readonly Fault[], engine: readonly EngineFigur
 }
 
 /**
- * The rows of a page, with `added` in the place of those of the same stores. The rest, and how the faults were made, stays.
+ * The rows of a page, with `added` in the place of those of the same fault and store. The other figures stay; their tests
+ * are those of `faults`.
  */
-export function withRows(figures: string, added: readonly FaultRow[], measuredOn: string): string {
-  const stores = new Set(added.map(({ store }) => store));
+export function withRows(
+  figures: string,
+  added: readonly FaultRow[],
+  faults: readonly Fault[],
+  measuredOn: string,
+): string {
   const lines = figures.split("\n");
-  const isRow = (line: string) => line.startsWith("| ");
-  const cellsOf = (line: string) =>
-    line
-      .slice(2, -2)
-      .split(" | ")
-      .map((cell) => cell.trim());
-  const kept = lines.filter(isRow).slice(2).map(cellsOf);
-  const others = kept.filter(([, store = ""]) => !stores.has(store));
-  const table = tableOfCells([...others, ...added.map(cellsOfRow)]);
   const from = lines.findIndex(isRow);
+  const kept = lines.filter(isRow).slice(2).map(cellsOf);
+  const fresh = new Map(added.map((row) => [`${row.kind} ${row.store}`, cellsOfRow(row)]));
+  const others = kept.map((cells) => fresh.get(`${cells[0]} ${cells[1]}`) ?? withTest(cells, faults));
+  const isNew = ({ kind, store }: FaultRow) => !kept.some(([one, of]) => one === kind && of === store);
+  const rows = [...others, ...added.filter(isNew).map(cellsOfRow)];
   const rest = lines.slice(from + kept.length + 2);
-  const note = `The rows of ${[...stores].join(" and ")}: ${measuredOn}`;
-  const above = lines.slice(0, from).filter((line) => !line.startsWith(`The rows of ${[...stores].join(" and ")}: `));
+  const name = `The rows of ${nameOf(added)}: `;
+  const above = lines.slice(0, from).filter((line) => !line.startsWith(name));
   while (above.at(-1) === "") above.pop();
-  return [...above, "", note, "", table, ...rest].join("\n");
+  return [...above, "", `${name}${measuredOn}`, "", tableOfCells(rows), ...withExplained(rest, faults)].join("\n");
 }
 
-/** Replaces the rows of the measured stores only. */
-export function addToDocument(rows: readonly FaultRow[]): void {
+/** The stores where all of their faults were measured, else the faults as well. */
+function nameOf(added: readonly FaultRow[]): string {
+  const [stores, kinds] = [new Set(added.map(({ store }) => store)), new Set(added.map(({ kind }) => kind))];
+  const of = [...stores].join(" and ");
+  return kinds.size > PARTIAL_MAX ? of : `${of} with ${[...kinds].join(", ")}`;
+}
+
+function isRow(line: string): boolean {
+  return line.startsWith("| ");
+}
+
+function cellsOf(line: string): readonly string[] {
+  const cells = line.slice(2, -2).split(" | ");
+  return cells.map((cell) => cell.trim());
+}
+
+function withTest(cells: readonly string[], faults: readonly Fault[]): readonly string[] {
+  const [kind, store = "", , , , runs] = cells;
+  const fault = faults.find((one) => one.kind === kind);
+  return fault === undefined ? cells : [...cells.slice(0, -1), testCell(fault, store, runs !== "0")];
+}
+
+/** The lines of faults from elsewhere, such as chaos, stay. */
+function withExplained(lines: readonly string[], faults: readonly Fault[]): readonly string[] {
+  const isOwn = (line: string) => faults.some(({ kind }) => line.startsWith(`- **${kind}**: `));
+  const first = lines.findIndex((line) => line.startsWith("- **"));
+  if (first < 0 || faults.length === 0) return lines;
+  const others = lines.slice(first).filter((line) => !isOwn(line));
+  return [...lines.slice(0, first), explained(faults, []), ...others];
+}
+
+/** Replaces the rows that were measured. */
+export function addToDocument(rows: readonly FaultRow[], faults: readonly Fault[]): void {
   const page = readFileSync(PAGE, "utf8");
   const [begin, end] = marksOf(page);
-  const figures = page.slice(begin + BEGIN.length, end);
-  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}${withRows(figures, rows, machine())}${page.slice(end)}`);
+  const figures = withRows(page.slice(begin + BEGIN.length, end), rows, faults, machine());
+  writeFileSync(PAGE, `${page.slice(0, begin)}${BEGIN}${figures}${page.slice(end)}`);
   console.log("added to docs/FAILURES.md");
 }
 

@@ -16,6 +16,7 @@ export const FAULT_KINDS = [
   "sandbox killed",
   "engine restarted",
   "disk full",
+  "disk of the store full",
   "clock an hour ahead",
   "clock an hour behind",
   "clock drifts",

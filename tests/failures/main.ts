@@ -6,7 +6,7 @@
  *   npm run failures -- --store sqlite:5  on one store, five times each
  *   npm run failures -- --quick           once each, and prints only
  *   npm run failures -- --only "disk"     faults whose name has this text; prints only
- *   npm run failures -- --store redis:3 --add   and leaves the rows of the other stores as they are
+ *   npm run failures -- --store redis:3 --add   and leaves all other rows as they are; also with --only
  *   npm run failures -- --record F        adds each measurement to a file as well; prints only
  *   npm run failures -- --from F,F        writes the document from such files; --chaos F: and from the output of chaos
  *   npm run failures -- --check           whether the document names every kind of fault; measures nothing
@@ -78,7 +78,7 @@ for (const kind of isWhole ? ENGINE_KINDS : [])
   );
 console.log(`\n${tableOf(rows)}\n`);
 if (isWhole) writeDocument(rows, explained(FAULTS, engine));
-if (values.add) addToDocument(rows);
+if (values.add) addToDocument(rows, FAULTS);
 const lost = rows.filter(({ lostWrites }) => lostWrites > 0);
 for (const { kind, store, lostWrites } of lost)
   console.error(`${kind} (${store}): ${lostWrites} acknowledged writes lost`);
@@ -95,11 +95,15 @@ async function measureAll(): Promise<FaultRow[]> {
     const newStore = STORES[name];
     if (newStore === undefined) throw new Error(`there is no store ${name}`);
     for (const kind of FAULT_KINDS) {
-      const fault = FAULTS.find((known) => known.kind === kind && kind.includes(values.only ?? ""));
+      const fault = chosen(kind);
       if (fault !== undefined) measured.push(await budgetOf(fault, newStore, values.quick ? 1 : Number(runs)));
     }
   }
   return measured;
+}
+
+function chosen(kind: string): Fault | undefined {
+  return FAULTS.find((known) => known.kind === kind && kind.includes(values.only ?? ""));
 }
 
 interface Recorded {
@@ -118,7 +122,7 @@ function rowsFrom(records: readonly Recorded[]): FaultRow[] {
   return names.flatMap((name) => {
     const store = STORES[name]?.();
     return FAULT_KINDS.flatMap((kind) => {
-      const fault = FAULTS.find((known) => known.kind === kind);
+      const fault = chosen(kind);
       if (fault === undefined || store === undefined) return [];
       const outcomes = records.filter((one) => one.kind === kind && one.store === name).map(({ outcome }) => outcome);
       return rowOf(fault, store, outcomes, fault.unfit?.(store) ?? (outcomes.length === 0 ? "not measured" : null));

@@ -1,6 +1,6 @@
 /** Faults of the machine: a full disk, and clocks that are wrong. */
 
-import { closeSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Fault } from "../fault.ts";
@@ -10,21 +10,23 @@ import type { Stage } from "../stage/stage.ts";
 const FULL_MS = 10_000;
 /** More than a session's lifetime. */
 const WATCHED_MS = 20_000;
-const HOME_MEGABYTES = 512;
+const HOME_BYTES = 512 * 1_048_576;
+const FULL_WORKSPACES = "packages/fleet/test/host/workspaces/trouble.test.ts";
+const CLOCKS = "packages/fleet/test/lifecycle/session/store-clock-sight.test.ts";
 
 export const MACHINE_FAULTS: readonly Fault[] = [
   {
     kind: "disk full",
     how: "the home is a file system of 512 MB that another program fills for 10 s; commands that write fail meanwhile",
-    detection: "the first call that fails",
+    detection: "the first call that fails; none where the lines of the callers fit the pages that their files have",
     test: "packages/fleet/test/store/sqlite-trouble.test.ts",
-    prepare: async (stage) => stage.mountHome(HOME_MEGABYTES),
-    async strike({ home }) {
-      const path = join(home, "filler");
-      fill(path);
+    testsOf: { postgres: FULL_WORKSPACES, redis: FULL_WORKSPACES },
+    prepare: async (stage) => stage.useSmallHome(HOME_BYTES),
+    async strike({ smallHome }) {
+      smallHome?.fill();
       const at = performance.now();
       await sleep(FULL_MS);
-      rmSync(path);
+      smallHome?.free();
       return { at };
     },
   },
@@ -33,8 +35,8 @@ export const MACHINE_FAULTS: readonly Fault[] = [
   {
     kind: "clock drifts",
     how: "the wall clock of both gateways runs 5 % too fast for 20 s (libfaketime)",
-    detection: "none is needed: a drift below 1 s between two beats changes nothing",
-    test: "tests/simulation/simulation.test.ts",
+    detection: "not at all: an instance doubts itself from 1 s between two beats on, and this is a quarter of it",
+    test: "packages/fleet/test/lifecycle/session/burial.test.ts",
     prepare: (stage) => withFakeTime(stage, "+0 x1.05"),
     async strike() {
       const at = performance.now();
@@ -50,6 +52,7 @@ function clock(kind: Fault["kind"], offset: string, how: string): Fault {
     how,
     detection: "a gateway's event `instance-doubted`",
     test: "packages/fleet/test/store/store-clock.test.ts",
+    testsOf: { postgres: CLOCKS, redis: CLOCKS },
     prepare: (stage) => withFakeTime(stage, "+0"),
     async strike(stage) {
       const at = performance.now();
@@ -71,19 +74,4 @@ async function withFakeTime(stage: Stage, offset: string): Promise<void> {
 
 function timeFile({ home }: Stage): string {
   return join(home, "faketime");
-}
-
-function fill(path: string): void {
-  const file = openSync(path, "w");
-  const block = Buffer.alloc(1_048_576);
-  try {
-    for (let size = block.length; size >= 4_096; )
-      try {
-        writeSync(file, block, 0, size);
-      } catch {
-        size /= 2; // Full for blocks of this size.
-      }
-  } finally {
-    closeSync(file);
-  }
 }

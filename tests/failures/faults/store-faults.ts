@@ -9,10 +9,12 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { Fault } from "../fault.ts";
 import type { Stage } from "../stage/stage.ts";
+import type { StoreServer } from "../stage/stage-store.ts";
 
 const MAIN = fileURLToPath(new URL("../../../packages/fleet/src/cli/main.ts", import.meta.url));
 const ENGINES = "packages/fleet/test/engines";
 const AWAY_MS = 10_000;
+const SUPERVISED_MS = 1_000;
 /** Of the writes that a failover loses. */
 const REWIND_MS = 2_000;
 
@@ -21,8 +23,8 @@ export const STORE_FAULTS: readonly Fault[] = [
     kind: "gateway cut off from the store",
     how: "sqlite: the file is renamed for 10 s; servers: the connections of one of two gateways stand still for 10 s",
     detection: "the gateway's event `store-lost`",
-    test: "packages/fleet/test/store/sqlite-trouble.test.ts",
-    testsOf: { postgres: `${ENGINES}/postgres/trouble.test.ts`, redis: `${ENGINES}/redis/crashes.test.ts` },
+    test: "packages/fleet/test/store/sqlite-files.test.ts",
+    testsOf: { postgres: "tests/chaos/store/faults.ts", redis: "tests/chaos/store/faults.ts" },
     async strike(stage) {
       const at = performance.now();
       if (stage.store.server === null) {
@@ -106,6 +108,23 @@ export const STORE_FAULTS: readonly Fault[] = [
     },
   },
   {
+    kind: "disk of the store full",
+    how: "the data of the server are on a file system of their own that another program fills for 10 s; a server that ends is started again every second",
+    detection: "the first call that fails",
+    test: `${ENGINES}/postgres/full-disk.test.ts`,
+    testsOf: { redis: `${ENGINES}/redis/full-disk.test.ts` },
+    unfit: ({ server }) => (server === null ? "its disk is the home's: see disk full" : null),
+    prepare: async ({ store }) => store.server?.useSmallDisk(),
+    async strike({ store: { server } }) {
+      const at = performance.now();
+      server?.disk.fill();
+      await supervised(server, AWAY_MS);
+      server?.disk.free();
+      await supervised(server, AWAY_MS);
+      return { at };
+    },
+  },
+  {
     kind: "store moved",
     how: "both gateways stop, `sandlot store export` and `import` into a new store of the same type, both start; counted from the first stop",
     detection: "the first call that is refused",
@@ -118,6 +137,12 @@ export const STORE_FAULTS: readonly Fault[] = [
     },
   },
 ];
+
+/** As a supervisor does: starts a server that has ended. One without room ends again. */
+async function supervised(server: StoreServer | null, ms: number): Promise<void> {
+  for (const until = performance.now() + ms; performance.now() < until; await sleep(SUPERVISED_MS))
+    if (server?.isRunning === false) await server.restart().catch(() => undefined);
+}
 
 async function moved(stage: Stage): Promise<void> {
   const file = join(stage.home, "export.jsonl");

@@ -9,6 +9,9 @@ import type { StageStore, StoreServer } from "./stage-store.ts";
 const LOGIN = { database: "app", user: "app" };
 /** Gateways of a stage, also those that start later. */
 const LINKS = 6;
+const DISK = { of: "data", sizeBytes: 128 * 1_048_576 } as const;
+/** It leaves most of the disk to others. */
+const SHORT_LOG = { max_wal_size: "8MB", min_wal_size: "2MB" };
 
 export function postgresStore(): StageStore {
   let primary: PostgresServer | null = null;
@@ -18,8 +21,18 @@ export function postgresStore(): StageStore {
     if (primary === null) throw new Error("the server was not started");
     return primary;
   };
+  let isOnSmallDisk = false;
   const server: StoreServer & { rewoundAt: number } = {
     rewoundAt: 0,
+    useSmallDisk() {
+      isOnSmallDisk = true;
+    },
+    get disk() {
+      return running().disk;
+    },
+    get isRunning() {
+      return running().isRunning;
+    },
     kill: () => running().stop("kill"),
     restart: () => running().start(),
     pause: () => running().signal("SIGSTOP"),
@@ -43,7 +56,10 @@ export function postgresStore(): StageStore {
     name: "postgres",
     server,
     async start() {
-      primary = await startPostgres({ settings: { synchronous_commit: "on", max_wal_senders: "4" } });
+      const settings = { synchronous_commit: "on", max_wal_senders: "4" };
+      primary = await startPostgres(
+        isOnSmallDisk ? { settings: { ...settings, ...SHORT_LOG }, disk: DISK } : { settings },
+      );
       for (let index = 0; index < LINKS; index += 1) links.push(await Link.to(primary.port));
     },
     async stop() {

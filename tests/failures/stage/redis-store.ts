@@ -10,6 +10,7 @@ const LINKS = 6;
 const LOOK_MS = 20;
 /** Finds hangs: a replica of a few rows follows in a moment. */
 const FOLLOW_MAX_MS = 60_000;
+const DISK_BYTES = 16 * 1_048_576;
 
 export function redisStore(): StageStore {
   let master: RedisProcess | null = null;
@@ -19,8 +20,18 @@ export function redisStore(): StageStore {
     if (master === null) throw new Error("the server was not started");
     return master;
   };
+  let isOnSmallDisk = false;
   const server: StoreServer & { rewoundAt: number } = {
     rewoundAt: 0,
+    useSmallDisk() {
+      isOnSmallDisk = true;
+    },
+    get disk() {
+      return running().disk;
+    },
+    get isRunning() {
+      return running().isRunning;
+    },
     kill: () => running().kill(),
     restart: () => running().start(),
     pause: () => running().signal("SIGSTOP"),
@@ -42,7 +53,7 @@ export function redisStore(): StageStore {
     name: "redis",
     server,
     async start() {
-      master = await RedisProcess.start();
+      master = await RedisProcess.start(isOnSmallDisk ? { diskBytes: DISK_BYTES } : {});
       for (let index = 0; index < LINKS; index += 1) links.push(await Link.to(master.port));
     },
     async stop() {

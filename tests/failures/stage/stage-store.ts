@@ -1,6 +1,7 @@
 /** The store of a stage: its section of the configuration, and the faults that its kind can have. */
 
 import { join } from "node:path";
+import type { SmallDisk } from "../../../packages/fleet/test/support/small-disk.ts";
 
 export interface StageStore {
   readonly name: string;
@@ -23,6 +24,10 @@ export interface StoreServer {
   mend(): void;
   /** Kills it, and starts it with the data of `byMs` before. */
   rewind(byMs: number): Promise<void>;
+  /** Before the start: its data get a disk of their own. */
+  useSmallDisk(): void;
+  readonly disk: SmallDisk;
+  readonly isRunning: boolean;
   /** When it was killed by `rewind`, on the monotonic clock. */
   readonly rewoundAt: number;
 }

@@ -3,7 +3,6 @@
  * below one temporary directory. `measure` runs one fault on it and says what callers have noticed.
  */
 
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -13,6 +12,7 @@ import { loadConfig } from "../../../packages/fleet/src/config/load-config.ts";
 import { REGISTRY, storeEntry } from "../../../packages/fleet/src/config/registry.ts";
 import { resolveSettings } from "../../../packages/fleet/src/config/resolve-settings.ts";
 import { systemWorld } from "../../../packages/fleet/src/world/system-world.ts";
+import { SmallDisk } from "../../../packages/fleet/test/support/small-disk.ts";
 import { allUsable, Caller } from "./callers.ts";
 import { GatewayProcess } from "./gateway-process.ts";
 import type { StageStore } from "./stage-store.ts";
@@ -24,7 +24,6 @@ const FIRST_MS = 120_000;
 const PATIENCE_MS = 240_000;
 /** No gateway uses it, so that its configuration is free. */
 const LAST_LINK = 5;
-const MEBIBYTE = 1_048_576;
 
 export interface Measured {
   readonly detectedMs: number | null;
@@ -51,7 +50,7 @@ export class Stage {
   readonly #environment: Record<string, string> = {};
   #gateways: GatewayProcess[] = [];
   #callers: Caller[] = [];
-  #isMounted = false;
+  #smallHome: SmallDisk | null = null;
   #started = 0;
   #storeName = "fleet";
 
@@ -79,16 +78,12 @@ export class Stage {
   }
 
   /** The home becomes a disk of its own. */
-  mountHome(megabytes: number): void {
-    execFileSync("mount", [
-      "-t",
-      "tmpfs",
-      "-o",
-      `size=${megabytes * MEBIBYTE},mode=0700`,
-      "sandlot-failures",
-      this.home,
-    ]);
-    this.#isMounted = true;
+  useSmallHome(sizeBytes: number): void {
+    this.#smallHome = new SmallDisk(this.home, { sizeBytes });
+  }
+
+  get smallHome(): SmallDisk | null {
+    return this.#smallHome;
   }
 
   setVariable(name: string, value: string): void {
@@ -167,7 +162,7 @@ export class Stage {
       await this.#endSandboxes();
     } finally {
       await this.store.stop();
-      if (this.#isMounted) execFileSync("umount", ["-l", this.home]);
+      this.#smallHome?.unmount();
       rmSync(this.home, { recursive: true, force: true });
     }
   }
