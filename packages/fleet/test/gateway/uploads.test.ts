@@ -2,6 +2,8 @@
 
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { systemWorld } from "../../src/world/system-world.ts";
+import type { World } from "../../src/world/world.ts";
 import { openDocumentText, pdf, wordBomb, wordDocument, workbook } from "./support/documents.ts";
 import { type Caller, openStage, type Stage } from "./support/stage.ts";
 
@@ -155,6 +157,37 @@ describe("uploads", () => {
     expect(await stage.operator.ask(200, "GET", `/v1/sandboxes/${sandboxId}`)).toMatchObject({ state: "leased" });
     await alice.ask(204, "DELETE", `/v1/leases/${leaseId}`);
   });
+});
+
+test("what a killed gateway has left goes with an upload a day later, and a younger one stays", async () => {
+  const system = systemWorld();
+  const clock = { aheadMs: 0 };
+  const world: World = new Proxy(system, {
+    get(target, name) {
+      if (name === "wallMs") return () => system.wallMs() + clock.aheadMs;
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const one = await openStage({ engineWorld: world });
+  try {
+    const bob = await one.user("bob");
+    const staged = `${UPLOADS}/.upload-0123456789abcdef.part`;
+    const run = (command: string) =>
+      bob.ask<{ stdout: string }>(200, "POST", "/v1/threads/u/exec", { json: { command } });
+    const upload = (name: string) => bob.ask(200, "POST", "/v1/threads/u/uploads", { body: form([[name, "content"]]) });
+    await upload("a.txt");
+    await run(`echo left > ${staged}`);
+    await upload("b.txt");
+    expect((await run(`cat ${staged}`)).stdout).toBe("left\n");
+    clock.aheadMs = 25 * 3_600_000;
+    await upload("c.txt");
+    expect((await run(`cat ${staged} || echo gone`)).stdout).toBe("gone\n");
+    for (const name of ["a.txt", "b.txt", "c.txt"])
+      expect((await run(`cat ${UPLOADS}/${name}`)).stdout).toBe("content");
+  } finally {
+    await one.done();
+  }
 });
 
 describe("conversion", () => {

@@ -3,7 +3,8 @@
  *
  * Invariants
  * - No file is held whole in memory; every limit is checked while bytes arrive.
- * - A request that is refused, fails or is cut off leaves the existing files unchanged, and nothing of its own.
+ * - A request that is refused, fails or is cut off leaves the existing files unchanged, and nothing of its own. What a
+ *   killed gateway has staged through a sandbox goes with an upload a day later.
  * - Two files of one request never get the same name; a file of an earlier request is replaced, atomically.
  * - A file whose name belongs to something other than a regular file is skipped and listed in the response.
  */
@@ -11,7 +12,7 @@
 import { extname } from "node:path";
 import type { Readable } from "node:stream";
 import type { Multipart } from "@fastify/multipart";
-import { isSandlotError, SandlotError, type UploadedFile, WORKSPACE_ROOT } from "@sandlot/contract";
+import { type FileStat, isSandlotError, SandlotError, type UploadedFile, WORKSPACE_ROOT } from "@sandlot/contract";
 import type { GatewayContext } from "../context.ts";
 import { DeerFlowDetail } from "../errors.ts";
 import { limited } from "../streams/bytes.ts";
@@ -19,6 +20,11 @@ import type { StagedFile, WorkspaceFiles } from "../workspace-access.ts";
 import { claimName, isStaged, safeName } from "./names.ts";
 
 export const UPLOADS = `${WORKSPACE_ROOT}/uploads`;
+
+/** Longer than any request takes. */
+const ABANDONED_MS = 24 * 3_600_000;
+/** Of one request: a sandbox can make as many as it likes. */
+const ABANDONED_MAX = 100;
 
 interface Received {
   readonly name: string;
@@ -107,7 +113,9 @@ async function placeAll(
 ): Promise<UploadOutcome> {
   const skipped: string[] = [];
   const placed: UploadedFile[] = [];
-  const existing = new Set((await files.list(UPLOADS)).map(({ path }) => path.slice(path.lastIndexOf("/") + 1)));
+  const entries = await files.list(UPLOADS);
+  await removeAbandoned(files, entries);
+  const existing = new Set(entries.map(({ path }) => nameOf(path)));
   const taken = new Set([...existing, ...received.map(({ name }) => name)]);
   for (const { name, original, staged: one } of received) {
     const markdown = order.convert ? await markdownFor(context, files, order, name, one, taken) : {};
@@ -126,6 +134,22 @@ async function placeAll(
     placed.push({ ...described, ...(await placeMarkdown(order, markdown)) });
   }
   return { files: placed, skipped };
+}
+
+/** By the sandbox's own clock: the youngest is what this request has just staged. */
+async function removeAbandoned(files: WorkspaceFiles, entries: readonly FileStat[]): Promise<void> {
+  const staged = entries.filter(({ path, kind }) => kind === "file" && isStaged(nameOf(path)));
+  const now = staged.reduce((youngest, { modifiedAt }) => Math.max(youngest, modifiedAt), 0);
+  const abandoned = staged.filter(({ modifiedAt }) => modifiedAt < now - ABANDONED_MS);
+  for (const { path } of abandoned.slice(0, ABANDONED_MAX))
+    await files.remove(path).catch((error: unknown) => {
+      // Another gateway was first.
+      if (!isSandlotError(error, "file_not_found")) throw error;
+    });
+}
+
+function nameOf(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
 }
 
 interface Markdown {
@@ -174,7 +198,7 @@ export async function listUploads(
   return (await files.list(UPLOADS))
     .filter(({ kind }) => kind === "file")
     .map(({ path, sizeBytes, modifiedAt }) => ({
-      name: path.slice(path.lastIndexOf("/") + 1),
+      name: nameOf(path),
       sizeBytes,
       modifiedAt,
     }))

@@ -20,6 +20,7 @@ import { type Gateway, type GatewayOptions, startGateway } from "../../../src/ga
 import { MemoryStore, newMemoryTables } from "../../../src/store/memory/memory-store.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { systemWorld } from "../../../src/world/system-world.ts";
+import type { World } from "../../../src/world/world.ts";
 
 export interface Stage {
   readonly home: string;
@@ -39,6 +40,8 @@ export interface StageOptions {
   readonly more?: Partial<GatewayOptions>;
   /** Instead of one in memory. */
   readonly store?: Store;
+  /** Its wall clock is that of the sandboxes' files. */
+  readonly engineWorld?: World;
   /** Extends the backend. */
   readonly enrich?: (backend: Backend) => Backend;
 }
@@ -101,14 +104,15 @@ export class Caller {
   }
 }
 
-export async function openStage({ settings, fleet: config, more, store, enrich }: StageOptions = {}): Promise<Stage> {
+export async function openStage(options: StageOptions = {}): Promise<Stage> {
+  const { settings, fleet: config, more, store, enrich, engineWorld } = options;
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
   const resolved = resolveSettings(
     { home, backend: "memory", store: { type: "memory" }, housekeepingIntervalMs: 200, ...config },
     {},
   );
-  const engine = new MemoryEngine({ world });
+  const engine = new MemoryEngine({ world: engineWorld ?? world });
   const backend = createMemoryBackend({ fleetId: resolved.fleetId, engine, world });
   const fleet = await assembleFleet({
     settings: resolved,
