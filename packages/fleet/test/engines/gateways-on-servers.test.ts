@@ -1,4 +1,4 @@
-/** Shared entries, and two gateways, on real servers: PostgreSQL and Redis. */
+/** Shared entries, and what two gateways share, on real servers: PostgreSQL and Redis. */
 
 import { SandlotClient } from "@sandlot/client";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -9,12 +9,17 @@ import type { Store } from "../../src/store/store.ts";
 import { describeEntries } from "../../src/testing/entry-suite.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
+import { describeOwnership } from "../gateway/support/ownership-suite.ts";
+import { describeSharing } from "../gateway/support/sharing-suite.ts";
 import type { Caller } from "../gateway/support/stage.ts";
 import { openTwoGateways, type TwoGateways } from "../gateway/support/two-gateways.ts";
 import { missingPostgres, type PostgresServer, startPostgres } from "./postgres/postgres-server.ts";
 import { RedisProcess, reasonToSkip } from "./redis/redis-process.ts";
 
 type Open = (name: string, world: World, timeoutMs: number) => Promise<Store>;
+
+/** A step gets two seconds, on a machine that runs other tests as well. */
+const LIFETIME_MS = 6_000;
 
 let made = 0;
 const newName = () => {
@@ -23,7 +28,6 @@ const newName = () => {
 };
 const exec = (caller: Caller, thread: string, command = "true") =>
   caller.ask<{ stdout: string }>(200, "POST", `/v1/threads/${thread}/exec`, { json: { command } });
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 function suites(name: string, open: Open): void {
   describeEntries({
@@ -41,34 +45,24 @@ function suites(name: string, open: Open): void {
     },
   });
 
-  describe(`two gateways on ${name}`, () => {
+  const ofPair = () => {
+    const place = newName();
+    return (world: World, timeoutMs: number) => open(place, world, timeoutMs);
+  };
+  describeSharing(name, { openStore: ofPair, lifetimeMs: LIFETIME_MS });
+  describeOwnership(name, { openStore: ofPair, lifetimeMs: LIFETIME_MS });
+
+  describe(`two gateways on ${name}, with their client`, () => {
     let two: TwoGateways | null = null;
     afterEach(async () => {
       await two?.done();
       two = null;
     });
     const openTwo = async (engines: 1 | 2) => {
-      const place = newName();
-      two = await openTwoGateways({ engines, openStore: (world, timeoutMs) => open(place, world, timeoutMs) });
+      two = await openTwoGateways({ engines, openStore: ofPair(), lifetimeMs: LIFETIME_MS });
       const key = await two.user("alice");
-      return { ...two, key, atA: two.a.operator.as(key), atB: two.b.operator.as(key) };
+      return { ...two, key, atA: two.a.operator.as(key) };
     };
-
-    it("share keys and leases, also after one was killed", async () => {
-      const { a, b, atA, atB, key } = await openTwo(1);
-      const { leaseId } = await atA.ask<{ leaseId: string }>(201, "POST", "/v1/threads/t1/leases", {
-        json: { ttlMs: 20_000 },
-      });
-      await exec(atA, "t1", "echo kept > /mnt/user-data/workspace/file");
-      expect((await exec(atB, "t1", "cat /mnt/user-data/workspace/file")).stdout).toBe("kept\n");
-      await a.kill();
-      await pause(4_000);
-      await atB.ask(200, "PUT", `/v1/leases/${leaseId}`);
-      expect((await exec(atB, "t1", "cat /mnt/user-data/workspace/file")).stdout).toBe("kept\n");
-      await b.gateway.keys.revoke(key.slice(4, 16));
-      await pause(1_000);
-      await atB.ask(401, "GET", "/v1/key");
-    });
 
     it("show the steps of their store in their metrics, with the round trips of each", async () => {
       const { a, atA } = await openTwo(1);
