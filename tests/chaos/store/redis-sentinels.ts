@@ -19,7 +19,8 @@ import { Link, type Upstream } from "./link.ts";
 const HOST = "127.0.0.1";
 const MASTER = "mymaster";
 const SENTINELS = 3;
-/** Longer than a server is stopped or restarted by the other faults: only `failOver` is to cause one. */
+/** Far longer than the other faults stop or restart a server, also on a busy machine: only `failOver` is to cause one. */
+const PATIENT_MS = 60_000;
 const DOWN_AFTER_MS = 2_500;
 const SETTLED_MAX_MS = 40_000;
 
@@ -87,6 +88,7 @@ export class RedisSentinels implements ChaosDatabase {
   async failOver(lagMs: number): Promise<void> {
     await this.#rebuilding;
     const former = this.#master;
+    await this.#waitBeforeFailOver(DOWN_AFTER_MS);
     former.link.harmReplicas();
     await sleep(lagMs);
     await former.server.kill();
@@ -94,6 +96,7 @@ export class RedisSentinels implements ChaosDatabase {
     const next = await this.#named();
     if (next === null) throw new Error("the Sentinels name a server that is none of ours");
     await until("the new master has a replica", () => hasReplicas(next, 1));
+    await this.#waitBeforeFailOver(PATIENT_MS);
     this.#master = next;
     this.#home.moveTo(this.upstream);
     this.#rebuilding = this.#returnAsReplica(former);
@@ -128,6 +131,11 @@ export class RedisSentinels implements ChaosDatabase {
     await former.redis.command("REPLICAOF", HOST, String(master.link.port));
     await until("the former master follows", () => hasReplicas(master, 2));
     await until("the Sentinels agree", () => this.#isAgreed());
+  }
+
+  async #waitBeforeFailOver(ms: number): Promise<void> {
+    for (const sentinel of this.#sentinels)
+      await sentinel.command("SENTINEL", "SET", MASTER, "down-after-milliseconds", String(ms));
   }
 
   /** The server that the first Sentinel names. */
@@ -166,7 +174,7 @@ async function newMember(master: Member | null): Promise<Member> {
 function newSentinel(port: number): Promise<RedisProcess> {
   const lines = [
     `sentinel monitor ${MASTER} ${HOST} ${port} 2`,
-    `sentinel down-after-milliseconds ${MASTER} ${DOWN_AFTER_MS}`,
+    `sentinel down-after-milliseconds ${MASTER} ${PATIENT_MS}`,
     `sentinel failover-timeout ${MASTER} 6000`,
     `sentinel parallel-syncs ${MASTER} 2`,
   ];
