@@ -36,6 +36,8 @@ export interface BackendEntry<Completed = unknown, Section = unknown> {
   canLimit(section: Section): boolean;
   /** The names that a blueprint's mounts may use as `volume`. Absent: the engine has no volumes. */
   volumes?(section: Section): readonly string[];
+  /** How old a sandbox may be that takes a lease, where the engine ends sandboxes by their age. */
+  lifetimeMaxMs?(section: Section): number;
   /** Whether sandboxes are pods, so that blueprints may have `pod`. */
   readonly hasPods?: boolean;
   /** The experimental features in these settings, in a sentence each. */

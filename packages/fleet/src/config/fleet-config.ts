@@ -232,7 +232,10 @@ interface FleetConfigKubernetes {
    * machine must be off. `confirm`: only `sandlot confirm-dead` ends such a sandbox. Default: `"trust"`.
    */
   readonly nodeLoss?: "trust" | "confirm" | undefined;
-  /** When the cluster ends a pod by itself, whatever runs in it. Default: `604800000`. */
+  /**
+   * When the cluster ends a pod by itself, whatever runs in it. From an hour before on a sandbox takes no new leases,
+   * and it ends with its last one, as after `maxLifetimeMs`. Default: `604800000`.
+   */
   readonly hardLifetimeMs?: number | string | undefined;
   /** How long a pod may take to be scheduled and ready, image included. Default: `120000`. */
   readonly readyTimeoutMs?: number | string | undefined;

@@ -48,11 +48,18 @@ export function resolveSettings(
     ...places,
     ...sections,
     accountIds,
+    maxLifetimeMs: lifetimeOf(completed.maxLifetimeMs, backend.lifetimeMaxMs?.(section)),
     skillsPath,
     blueprints,
     pool: dictionary(Object.entries(pool)),
   };
   return deepFreeze({ ...unchanged, ...resolved });
+}
+
+/** The shorter of the configured lifetime, of which 0 is none, and that of the engine. */
+function lifetimeOf(configuredMs: number, engineMs: number | undefined): number {
+  if (engineMs === undefined) return configuredMs;
+  return configuredMs === 0 ? engineMs : Math.min(configuredMs, engineMs);
 }
 
 /** Every backend's section, also of unused ones: sandboxes of another backend may have to be ended. */

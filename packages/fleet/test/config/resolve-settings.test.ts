@@ -42,6 +42,35 @@ describe("the defaults", () => {
   });
 });
 
+describe("the maximum lifetime on a cluster", () => {
+  const HOUR_MS = 3_600_000;
+  const lifetime = (maxLifetimeMs: number | undefined, hardLifetimeMs: string | undefined) =>
+    resolveSettings({ backend: "kubernetes", maxLifetimeMs, kubernetes: { hardLifetimeMs } }, ENVIRONMENT)
+      .maxLifetimeMs;
+
+  it("ends an hour before the cluster ends the pod, where that is earlier", () => {
+    expect(lifetime(undefined, undefined)).toBe(24 * HOUR_MS);
+    expect(lifetime(undefined, "10h")).toBe(9 * HOUR_MS);
+    expect(lifetime(5 * HOUR_MS, "10h")).toBe(5 * HOUR_MS);
+    expect(lifetime(0, "10h")).toBe(9 * HOUR_MS);
+    expect(lifetime(0, undefined)).toBe(167 * HOUR_MS);
+  });
+
+  it("leaves an hour for leases", () => {
+    expect(lifetime(0, "2h")).toBe(HOUR_MS);
+    expect(refusalOf({ backend: "kubernetes", kubernetes: { hardLifetimeMs: "119m" } })).toMatchObject({
+      path: "kubernetes.hardLifetimeMs",
+      problem: "must be at least 7200000 ms: a pod takes no lease in its last hour",
+    });
+  });
+
+  it("is the configured one on engines that end nothing by age", () => {
+    expect(
+      resolveSettings({ maxLifetimeMs: 0, kubernetes: { hardLifetimeMs: "10h" } }, ENVIRONMENT).maxLifetimeMs,
+    ).toBe(0);
+  });
+});
+
 describe("settings", () => {
   const settings = resolveSettings(
     {

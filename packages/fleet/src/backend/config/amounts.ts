@@ -62,5 +62,10 @@ export function durationOrOff(zeroMeans: string, maxMs = DURATION_MAX_MS): Writt
 
 /** A duration that cannot be 0, and why. */
 export function durationOverZero(because: string): Written {
-  return written(duration.min(1, `must be at least 1 ms: ${because}`), "duration");
+  return durationFrom(1, because);
+}
+
+/** A duration with a lower limit, and why. */
+export function durationFrom(minMs: number, because: string): Written {
+  return written(duration.min(minMs, `must be at least ${minMs} ms: ${because}`), "duration");
 }

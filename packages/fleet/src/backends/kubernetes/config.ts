@@ -2,10 +2,12 @@
 
 import { z } from "zod";
 import { accountId } from "../../backend/config/account-ids.ts";
-import { durationOverZero, size } from "../../backend/config/amounts.ts";
+import { durationFrom, durationOverZero, size } from "../../backend/config/amounts.ts";
 
 const GIB = 1024 ** 3;
 const DAY_MS = 86_400_000;
+/** No lease begins so late: the cluster would end the sandbox under its holder. */
+export const LAST_HOUR_MS = 3_600_000;
 
 const KUBERNETES_DEFAULTS = {
   connect: "auto",
@@ -158,9 +160,12 @@ export const kubernetesSchema = z
         "`trust`: a sandbox whose Node object is gone, or is not ready and tainted out-of-service, counts as dead; the machine must be off. " +
           "`confirm`: only `sandlot confirm-dead` ends such a sandbox.",
       ),
-    hardLifetimeMs: durationOverZero("a pod cannot live for no time")
+    hardLifetimeMs: durationFrom(2 * LAST_HOUR_MS, "a pod takes no lease in its last hour")
       .default(KUBERNETES_DEFAULTS.hardLifetimeMs)
-      .describe("When the cluster ends a pod by itself, whatever runs in it."),
+      .describe(
+        "When the cluster ends a pod by itself, whatever runs in it. From an hour before on a sandbox takes no new leases, " +
+          "and it ends with its last one, as after `maxLifetimeMs`.",
+      ),
     readyTimeoutMs: durationOverZero("no pod is ready in no time")
       .default(KUBERNETES_DEFAULTS.readyTimeoutMs)
       .describe("How long a pod may take to be scheduled and ready, image included."),

@@ -2,7 +2,13 @@
 
 import type { EngineRef } from "@sandlot/contract";
 import type { BackendEntry } from "../../backend/entry.ts";
-import { type CompletedKubernetes, type KubernetesConfig, kubernetesConfig, kubernetesSchema } from "./config.ts";
+import {
+  type CompletedKubernetes,
+  type KubernetesConfig,
+  kubernetesConfig,
+  kubernetesSchema,
+  LAST_HOUR_MS,
+} from "./config.ts";
 
 /** `<namespace>/sandlot-<sandboxId>/<uid>`. The module with the parser would be loaded by every command. */
 const REF_PATTERN = /^[a-z0-9-]+\/sandlot-[a-z0-9-]+\/[0-9a-f-]{36}$/;
@@ -15,6 +21,7 @@ export const KUBERNETES = {
   hasPods: true,
   settings: kubernetesConfig,
   volumes: ({ volumes }) => Object.keys(volumes),
+  lifetimeMaxMs: ({ hardLifetimeMs }) => hardLifetimeMs - LAST_HOUR_MS,
   blueprintKey({ image, daemon, daemonImage, runtimeClass, uid, gid, memoryBytes, cpuCount, diskBytes, workspaces }) {
     const { mode, claim = null, storageClass = null } = workspaces;
     const limits = [memoryBytes, cpuCount, diskBytes];
