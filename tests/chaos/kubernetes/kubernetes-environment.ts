@@ -7,14 +7,14 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs
 import { join } from "node:path";
 import { podOf } from "../../../packages/fleet/src/backends/kubernetes/pod/pod.ts";
 import type { Lease } from "../../../packages/fleet/src/fleet.ts";
+import { ApiLink } from "../../../packages/fleet/test/engines/kubernetes/api-link.ts";
+import { writeKubeconfig } from "../../../packages/fleet/test/engines/kubernetes/linked-kubeconfig.ts";
 import { RedisProcess } from "../../../packages/fleet/test/engines/redis/redis-process.ts";
 import type { Random } from "../../simulation/schedule/random.ts";
 import { Environment, type SandboxName } from "../stage/environment.ts";
 import { KILL_STAGES, type Tally } from "../stage/tally.ts";
 import type { StartWatch } from "../stage/target.ts";
-import { ApiLink } from "./api-link.ts";
 import { type Cluster, IMAGE, until } from "./cluster.ts";
-import { writeKubeconfig } from "./kubeconfig.ts";
 import { PodStarts } from "./pod-starts.ts";
 import { WRITER, Writers } from "./writers.ts";
 
@@ -39,13 +39,13 @@ export class KubernetesEnvironment extends Environment {
   readonly writers: Writers;
 
   private constructor(ground: Ground, claim: string, tally: Tally) {
-    const { cluster, link, store, place, root } = ground;
+    const { cluster, store, place, root } = ground;
     const pod = {
       nodeSelector: { "kubernetes.io/hostname": cluster.node },
       tolerations: [{ key: "sandlot.dev/chaos", operator: "Exists" }],
     };
     const kubernetes = {
-      ...{ kubeconfig: writeKubeconfig(cluster, link.url, join(place, "kubeconfig")), namespace: cluster.namespace },
+      ...{ kubeconfig: linkedKubeconfig(ground), namespace: cluster.namespace },
       ...({ connect: "pod-ip", image: IMAGE, imagePullPolicy: "Never", networkPolicy: "external" } as const),
       ...{ requestCpuCount: 0.01, requestMemoryBytes: 32 * MIB, memoryBytes: 256 * MIB },
       ...{ tmpBytes: 64 * MIB, homeBytes: 64 * MIB, diskBytes: 512 * MIB },
@@ -68,7 +68,7 @@ export class KubernetesEnvironment extends Environment {
     const home = join(place, "home");
     mkdirSync(home, { mode: 0o700 });
     const { claim, root } = await cluster.claim();
-    const link = await ApiLink.open(cluster, random);
+    const link = await ApiLink.open({ server: cluster.api.server, directory: cluster.directory }, random);
     const store = await RedisProcess.start();
     process.on("exit", () => rmSync(place, { recursive: true, force: true }));
     return new KubernetesEnvironment({ cluster, link, store, place, root }, claim, tally);
@@ -163,6 +163,10 @@ export class KubernetesEnvironment extends Environment {
     await store.dispose();
     await cluster.close();
   }
+}
+
+function linkedKubeconfig({ cluster, link, place }: Ground): string {
+  return writeKubeconfig(cluster.kubeconfig, cluster.api.server, link.url, join(place, "kubeconfig"));
 }
 
 /** Threads and slots on the volume, with what is being made or was put aside. The paths without content are kept. */

@@ -13,7 +13,7 @@ import { type FleetId, SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import type { World } from "../../world/world.ts";
-import { type Api, type ApiObject, isRefusal, type Kind } from "./api/api.ts";
+import { type Api, type ApiObject, isInDoubt, type Kind } from "./api/api.ts";
 import { LABEL } from "./pod/names.ts";
 
 export interface FleetClaim {
@@ -30,6 +30,7 @@ export interface ClaimOptions {
 const dataSchema = z.looseObject({ data: z.record(z.string(), z.string()).default({}) });
 /** Of 32 bytes. */
 const KEY_BYTES = 32;
+const ATTEMPTS_MAX = 5;
 
 export async function claimFleet(
   api: Api,
@@ -67,16 +68,17 @@ async function fleetKeys(api: Api, world: World, fleetId: FleetId, signal: Abort
   return FleetKeys.parse(Buffer.from(data.keys ?? "", "base64").toString("utf8"), `the Secret ${name}, entry keys`);
 }
 
+/** Of two requests with one name only one takes effect, so an answer that is missing is looked for, and asked for again. */
 async function madeOnce(api: Api, kind: Kind, name: string, wanted: object, signal: AbortSignal): Promise<ApiObject> {
-  const found = await api.get(kind, name, signal);
-  if (found !== null) return found;
-  try {
-    return await api.create(kind, wanted, signal);
-  } catch (error) {
-    if (!isRefusal(error, 409)) throw error;
-    const other = await api.get(kind, name, signal);
-    if (other === null) throw error;
-    return other;
+  for (let attempt = 1; ; attempt++) {
+    const found = await api.get(kind, name, signal);
+    if (found !== null) return found;
+    try {
+      return await api.create(kind, wanted, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!isInDoubt(error) || attempt >= ATTEMPTS_MAX) throw error;
+    }
   }
 }
 

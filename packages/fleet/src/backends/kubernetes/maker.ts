@@ -25,7 +25,7 @@ import type { FleetKeys } from "../../sandboxd/fleet-keys.ts";
 import { renewDaemon } from "../../sandboxd/index.ts";
 import { sleep, within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
+import { type Api, isInDoubt, isRefusal, type PatchStep } from "./api/api.ts";
 import { daemonConfig } from "./daemon-config.ts";
 import { differenceOf } from "./pod/admitted.ts";
 import { podManifest } from "./pod/manifest.ts";
@@ -62,6 +62,8 @@ const ANSWER_MS = 2_000;
 const RETRY_MS = 50;
 const RETRY_MAX_MS = 250;
 const ATTEMPTS_MAX = 10;
+/** Of the same pod, without an answer. */
+const POSTS_MAX = 3;
 
 export class Maker {
   readonly #parts: MakerParts;
@@ -100,7 +102,7 @@ export class Maker {
 
   /** The pod, made now or by an earlier call whose answer was lost. */
   async #post(manifest: object, { labels }: CreateSpec, signal: AbortSignal): Promise<Pod> {
-    const { api } = this.#parts;
+    const { api, world } = this.#parts;
     const name = podName(labels.sandboxId);
     for (let attempt = 1; ; attempt++) {
       let problem: unknown;
@@ -108,13 +110,14 @@ export class Maker {
         return podOf(await api.create("pods", manifest, signal));
       } catch (error) {
         signal.throwIfAborted();
-        // No answer: it may have taken effect, or may still do so.
-        if (!isRefusal(error, 409) && !isSandlotError(error, "engine_unavailable")) throw error;
+        if (isRefusal(error, 422) || !isInDoubt(error)) throw error;
         problem = error;
       }
       const found = await api.get("pods", name, signal);
       if (found !== null) return this.#ours(podOf(found), labels);
-      if (attempt >= ATTEMPTS_MAX || !isRefusal(problem, 409)) throw problem;
+      // Of two requests with this name only one takes effect, also when the first one lands late.
+      if (attempt >= (isRefusal(problem, 409) ? ATTEMPTS_MAX : POSTS_MAX)) throw problem;
+      await sleep(world, RETRY_MS * 2 ** attempt, signal);
     }
   }
 
@@ -176,8 +179,7 @@ export class Maker {
         return;
       } catch (error) {
         signal.throwIfAborted();
-        const mayRepeat = isRefusal(error, 422) || isRefusal(error, 409) || isSandlotError(error, "engine_unavailable");
-        if (!mayRepeat || attempt >= ATTEMPTS_MAX) throw error;
+        if (!isInDoubt(error) || attempt >= ATTEMPTS_MAX) throw error;
       }
       // The refusal does not say which of uid, version or gate did not match.
       const found = await api.get("pods", name, signal);

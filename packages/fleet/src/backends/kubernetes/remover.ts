@@ -13,7 +13,7 @@ import { type EngineRef, isoTime, SandlotError } from "@sandlot/contract";
 import type { Place } from "../../backend/backend.ts";
 import { sleep } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
-import { type Api, isRefusal, type PatchStep } from "./api/api.ts";
+import { type Api, isInDoubt, type PatchStep } from "./api/api.ts";
 import type { PodLiveness } from "./liveness.ts";
 import { CONFIRMED_DEAD, PROOF_FINALIZER, parseLabels, parseRef } from "./pod/names.ts";
 import { isBeingDeleted, type Pod, podOf } from "./pod/pod.ts";
@@ -55,10 +55,11 @@ export class Remover {
     const { ending, api } = this.#parts;
     ending(uid);
     let pod = await this.#pod(name, uid, signal);
-    if (pod === null) return;
-    if (!isBeingDeleted(pod)) {
+    for (let attempt = 1; pod !== null && !isBeingDeleted(pod); attempt++) {
       const removed = await api.remove("pods", name, { uid, gracePeriodSeconds: GRACE_SECONDS }, signal);
       pod = removed === null ? await this.#pod(name, uid, signal) : podOf(removed);
+      // A conflict with another change of the same pod: it is still there, and nothing ends it.
+      if (attempt >= PATCH_ATTEMPTS) break;
     }
     const dead = await this.#proved(name, uid, pod, signal);
     if (dead !== null) await this.letGoUnlessOccupied(dead, signal);
@@ -98,7 +99,8 @@ export class Remover {
         await api.patch("pods", name, steps, signal);
         return await this.#removeUnconfirmed(now, signal);
       } catch (error) {
-        if (!(isRefusal(error, 422) || isRefusal(error, 409)) || attempt >= PATCH_ATTEMPTS) throw error;
+        signal.throwIfAborted();
+        if (!isInDoubt(error) || attempt >= PATCH_ATTEMPTS) throw error;
         now = await this.#pod(name, uid, signal);
       }
     }

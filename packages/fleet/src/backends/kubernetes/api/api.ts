@@ -11,6 +11,7 @@
  * - A missing permission is `engine_forbidden`, with the rule that would grant it.
  */
 
+import { isSandlotError } from "@sandlot/contract";
 import { z } from "zod";
 
 /** The resources that this backend uses, by their name in the API. */
@@ -114,6 +115,11 @@ export class ApiRefusal extends Error {
     this.status = status;
     this.reason = reason;
   }
+}
+
+/** Whether a change that ended so may be in effect, or was refused as outdated: only another look tells. */
+export function isInDoubt(error: unknown): boolean {
+  return isRefusal(error, 409) || isRefusal(error, 422) || isSandlotError(error, "engine_unavailable");
 }
 
 export function isRefusal(error: unknown, status: number): error is ApiRefusal {

@@ -3,7 +3,9 @@
  *
  * Invariants
  * - 429 and 503 with a `Retry-After` are obeyed, with jitter, until the caller's deadline. Such a request has not taken
- *   effect. A read is also repeated after a broken connection; a write never is.
+ *   effect.
+ * - A read, and a removal, which names its uid, are repeated for some seconds after a broken connection or a 5xx. No other
+ *   write is: it may have taken effect, and only its caller can look.
  * - At most `WRITES_MAX` writes at once; removals go first.
  * - A list comes in pages of one version. A page that is refused as too old begins the list anew, without its token.
  */
@@ -38,6 +40,10 @@ const LIST_ATTEMPTS = 5;
 const RETRIES_MAX = 8;
 const RETRY_MS = 500;
 const RETRY_MAX_MS = 15_000;
+/** For what may be repeated without harm. A longer outage is the caller's. */
+const REPEATS_MAX = 4;
+const REPEAT_MS = 100;
+const REPEATED_FOR_MS = 5_000;
 
 /** Where each kind is in the API. Kinds of the cluster have no namespace. */
 const PLACES: Readonly<Record<Kind, { readonly group: string; readonly ofCluster?: true }>> = {
@@ -211,19 +217,24 @@ export class ApiClient implements Api {
   }
 
   async #obeying(request: ApiRequest, signal: AbortSignal): Promise<ApiResponse> {
+    const since = this.#world.monotonicMs();
+    const isHarmless = request.method === "GET" || request.method === "DELETE";
+    let repeats = 0;
+    const mayRepeat = () =>
+      isHarmless && repeats++ < REPEATS_MAX && this.#world.monotonicMs() - since < REPEATED_FOR_MS;
     for (let attempt = 1; ; attempt++) {
-      const isLast = attempt > RETRIES_MAX;
       let waitMs: number;
       try {
         const response = await this.transport.send(request, signal);
-        const isBusy = response.status === 429 || (response.status === 503 && response.retryAfterMs !== null);
-        if (!isBusy || isLast) return response;
-        waitMs = response.retryAfterMs ?? RETRY_MS * attempt;
+        const { status, retryAfterMs } = response;
+        const isBusy = status === 429 || (status === 503 && retryAfterMs !== null);
+        if (isBusy ? attempt > RETRIES_MAX : status < 500 || !mayRepeat()) return response;
+        waitMs = isBusy ? (retryAfterMs ?? RETRY_MS * attempt) : REPEAT_MS * 2 ** repeats;
       } catch (error) {
         signal.throwIfAborted();
-        // A kept connection may have been closed while it was idle. One more attempt tells.
-        if (request.method !== "GET" || attempt > 1) throw error;
-        waitMs = 0;
+        if (!mayRepeat()) throw error;
+        // A kept connection may have been closed while it was idle: the first repeat tells.
+        waitMs = repeats === 1 ? 0 : REPEAT_MS * 2 ** repeats;
       }
       await sleep(this.#world, Math.min(waitMs, RETRY_MAX_MS) * (1 + this.#world.random() / 2), signal);
     }

@@ -17,7 +17,7 @@ import { z } from "zod";
 import type { Credentials } from "../../../backend/backend.ts";
 import type { Marker } from "../../../backend/labels.ts";
 import type { Markers } from "../../../backend/markers.ts";
-import { type Api, type ApiObject, isRefusal, type PatchStep } from "../api/api.ts";
+import { type Api, type ApiObject, isInDoubt, isRefusal, type PatchStep } from "../api/api.ts";
 import { LABEL, podName } from "./names.ts";
 
 export const CONFIG_ENTRY = "daemon.json";
@@ -68,7 +68,11 @@ export class PodSecrets implements Markers {
   }
 
   /** Idempotent: an equal one of the same pod is the one of an earlier call whose answer was lost. */
-  async make({ sandboxId, podUid, labels, config, made, marker }: NewSecret, signal: AbortSignal): Promise<void> {
+  async make(
+    { sandboxId, podUid, labels, config, made, marker }: NewSecret,
+    signal: AbortSignal,
+    attempt = 1,
+  ): Promise<void> {
     const name = podName(sandboxId);
     const { generation, token } = made;
     const data = {
@@ -87,9 +91,10 @@ export class PodSecrets implements Markers {
     try {
       await this.#api.create("secrets", body, signal);
     } catch (error) {
-      if (!isRefusal(error, 409)) throw error;
+      signal.throwIfAborted();
+      if (isRefusal(error, 422) || !isInDoubt(error) || attempt >= PATCH_ATTEMPTS) throw error;
       const found = await this.#api.get("secrets", name, signal);
-      if (found === null) return this.make({ sandboxId, podUid, labels, config, made, marker }, signal);
+      if (found === null) return this.make({ sandboxId, podUid, labels, config, made, marker }, signal, attempt + 1);
       const { metadata, data: present } = secretSchema.parse(found);
       const isOurs = metadata.ownerReferences.some(({ uid }) => uid === podUid);
       if (!isOurs || present[CONFIG_ENTRY] !== data[CONFIG_ENTRY]) throw foreign(name);
@@ -186,7 +191,8 @@ export class PodSecrets implements Markers {
       try {
         return (await this.#api.patch("secrets", name, [...same, ...steps], this.#signal)) === null ? gone : done;
       } catch (error) {
-        if (!(isRefusal(error, 422) || isRefusal(error, 409)) || attempt >= PATCH_ATTEMPTS) throw error;
+        this.#signal.throwIfAborted();
+        if (!isInDoubt(error) || attempt >= PATCH_ATTEMPTS) throw error;
       }
     }
   }
