@@ -122,6 +122,25 @@ onGround(
   },
 );
 
+onGround("a cluster that lets sandboxes reach each other is refused", {}, async ({ harness, stage }) => {
+  const spec = {
+    podSelector: { matchLabels: { "sandlot.dev/role": "sandbox" } },
+    policyTypes: ["Ingress", "Egress"],
+    ingress: [{}],
+    egress: [{ to: [{ podSelector: { matchLabels: { "sandlot.dev/role": "sandbox" } } }] }],
+  };
+  const policy = {
+    apiVersion: "networking.k8s.io/v1",
+    kind: "NetworkPolicy",
+    metadata: { name: "sandlot-none" },
+    spec,
+  };
+  await harness.api.create("networkpolicies", policy, NEVER);
+  const error = await failureOf(stage.make());
+  expect(error.code).toBe("isolation_unavailable");
+  expect(error.message).toMatch(/reached another sandbox \([\d.]+:7411\)/);
+});
+
 onGround(
   "ports of the own node are refused where the operator insists",
   { ownNode: "refuse" },

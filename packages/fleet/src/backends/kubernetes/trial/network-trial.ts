@@ -1,16 +1,17 @@
 /**
- * Tries whether the cluster enforces network policies. Two pods: one as a sandbox with the policy `none`, one as a gateway.
+ * Tries whether the cluster enforces network policies. Three pods: two as sandboxes with the policy `none`, on two nodes where
+ * there are two, and one as a gateway.
  *
- *   gateway side ──▶ sandbox side       has to get through: otherwise the trial shows nothing
- *   gateway side ──▶ canary             has to get through: sandboxes prove their own policy by its refusal
- *   sandbox side ──▶ gateway, canary, metadata            has to be refused
- *   sandbox side ──▶ its own node, Services               told: the standard always allows a pod its own node, and a
- *                                                         Service may end there
+ *   gateway side ──▶ both sandbox sides    has to get through: otherwise the trial shows nothing
+ *   gateway side ──▶ canary                has to get through: sandboxes prove their own policy by its refusal
+ *   sandbox side ──▶ gateway, canary, metadata, the other sandbox, other nodes     has to be refused
+ *   sandbox side ──▶ its own node, Services   told: the standard always allows a pod its own node, and a Service may end there
  */
 
 import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { ROLE } from "../pod/names.ts";
+import type { Pod } from "../pod/pod.ts";
 import { type TrialContext, TrialPods } from "./trial-pods.ts";
 import { GATEWAY_PROGRAM, SANDBOX_PROGRAM } from "./trial-programs.ts";
 
@@ -19,6 +20,8 @@ export interface NetworkReport {
   readonly ownNode: readonly string[];
   /** How long the sandbox side reached something that is forbidden. */
   readonly tookMs: number;
+  /** Where the sandbox sides were. */
+  readonly nodes: readonly string[];
 }
 
 /** As the canary of every sandbox (`CANARY_TIMEOUT_MS`). */
@@ -29,16 +32,22 @@ const CANARY_MS = 20_000;
 const NODE_PORTS = [22, 53, 80, 443, 2379, 2380, 4194, 6443, 8443, 10248, 10249, 10250, 10255, 10256, 16443];
 const METADATA = { name: "the metadata service", host: "169.254.169.254", port: 80 };
 
+const KUBELET_PORT = 10_250;
+
 const target = z.object({ name: z.string(), host: z.string(), port: z.number() });
 const answerSchema = z.discriminatedUnion("isConnected", [
   z.object({ isConnected: z.literal(false), isCanaryUp: z.boolean(), problem: z.string() }),
   z.object({
     isConnected: z.literal(true),
     isCanaryUp: z.boolean(),
-    reached: z.array(target),
-    services: z.array(target),
-    node: z.object({ host: z.string(), ports: z.array(z.number()) }),
-    tookMs: z.number(),
+    found: z.array(
+      z.object({
+        reached: z.array(target),
+        services: z.array(target),
+        node: z.object({ host: z.string(), ports: z.array(z.number()) }),
+        tookMs: z.number(),
+      }),
+    ),
   }),
 ]);
 
@@ -47,25 +56,35 @@ export async function tryNetwork(context: TrialContext, signal: AbortSignal): Pr
   const { egress } = context.settings.kubernetes;
   const pods = new TrialPods(context);
   try {
-    const sandbox = await pods.make({ role: ROLE.sandbox, network: "none", program: SANDBOX_PROGRAM }, signal);
-    const { status } = await pods.running(sandbox, signal);
+    const side = { role: ROLE.sandbox, network: "none", program: SANDBOX_PROGRAM } as const;
+    const made = [await pods.make(side, signal), await pods.make(side, signal)];
+    const sandboxes = await Promise.all(made.map((one) => pods.running(one, signal)));
     const canary =
       egress.host === undefined ? null : { name: "the canary", host: egress.host, port: egress.canaryPort };
     const wish = {
-      targets: [METADATA, ...(canary === null ? [] : [canary])],
+      targets: [METADATA, ...(canary === null ? [] : [canary]), ...nodeTargets(sandboxes)],
       services: [],
       ...{ ports: NODE_PORTS, settleMs: SETTLE_MS, canary, canaryMs: CANARY_MS },
     };
-    const environment = { SANDBOX_IP: status.podIP, WISH: JSON.stringify(wish) };
+    const addresses = sandboxes.map(({ status }) => status.podIP);
+    const environment = { SANDBOX_IPS: addresses.join(","), WISH: JSON.stringify(wish) };
     const gateway = await pods.make({ role: ROLE.gateway, program: GATEWAY_PROGRAM, environment }, signal);
-    return judged(await pods.ended(gateway, signal), context);
+    const nodes = [...new Set(sandboxes.map(({ spec }) => spec.nodeName))].sort();
+    return { ...judged(await pods.ended(gateway, signal), context), nodes };
   } finally {
     // The cluster ends them, where it cannot be asked now.
     await pods.removeAll().catch(() => {});
   }
 }
 
-function judged(text: string, { settings }: TrialContext): NetworkReport {
+/** The kubelets of the sandbox sides' nodes. Each side leaves its own node out. */
+function nodeTargets(sandboxes: readonly Pod[]): readonly z.output<typeof target>[] {
+  return sandboxes.flatMap(({ spec, status }) =>
+    status.hostIP === "" ? [] : [{ name: `node ${spec.nodeName}`, host: status.hostIP, port: KUBELET_PORT }],
+  );
+}
+
+function judged(text: string, { settings }: TrialContext): Omit<NetworkReport, "nodes"> {
   const parsed = answerSchema.safeParse(readJson(text));
   if (!parsed.success) throw unknown(`the trial pod answered with something else: ${text.slice(0, 200)}`);
   const { data } = parsed;
@@ -76,19 +95,23 @@ function judged(text: string, { settings }: TrialContext): NetworkReport {
     );
   const { host, canaryPort } = settings.kubernetes.egress;
   if (!data.isCanaryUp) throw unknown(`the canary ${host}:${canaryPort} does not answer, and sandboxes need it`);
-  if (data.reached.length > 0)
+  const reached = [...new Set(data.found.flatMap((one) => one.reached.map(named)))];
+  if (reached.length > 0)
     throw refused(
-      `no network policy is enforced: a sandbox with network mode none reached ${data.reached.map(named).join(", ")}`,
+      `no network policy is enforced: a sandbox with network mode none reached ${reached.join(", ")}`,
       "Install a network plugin that enforces NetworkPolicy, or set kubernetes.networkPolicy to external if something else isolates pods.",
     );
-  const { node } = data;
-  const ownNode = [...node.ports.map((port) => `${node.host}:${port}`), ...data.services.map(named)];
+  const open = data.found.flatMap(({ node, services }) => [
+    ...node.ports.map((port) => `${node.host}:${port}`),
+    ...services.map(named),
+  ]);
+  const ownNode = [...new Set(open)];
   if (settings.kubernetes.ownNode === "refuse" && ownNode.length > 0)
     throw refused(
       `a sandbox reaches its own node: ${ownNode.join(", ")}`,
       "Close these ports with the node's own firewall, or set kubernetes.ownNode to warn.",
     );
-  return { ownNode, tookMs: data.tookMs };
+  return { ownNode, tookMs: Math.max(...data.found.map(({ tookMs }) => tookMs)) };
 }
 
 function named({ name, host, port }: z.output<typeof target>): string {

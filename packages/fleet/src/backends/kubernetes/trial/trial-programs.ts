@@ -2,8 +2,8 @@
  * The programs of trials, for the daemon's Node in pods of the cluster. They use nothing but Node, and its own clock.
  *
  *   claim          runs the commands that it finds on a volume
- *   gateway side   no policy; connects to the sandbox side, as gateways do, and tells it what to try
- *   sandbox side   the policy `none`; tries everything until it is refused three times in a row, or until the time is up: on
+ *   gateway side   no policy; connects to the sandbox sides, as gateways do, and tells each what to try
+ *   sandbox side   the policy `none`; tries everything but its own node until it is refused three times in a row, or until the time is up: on
  *                  a busy machine one silence is no refusal
  */
 
@@ -35,9 +35,9 @@ const tryAll = async ({ targets, services, ports, settleMs }) => {
     const found = await Promise.all(all.map((one) => stays(one, startedAt + settleMs)));
     return all.filter((_, index) => found[index]);
   };
-  const [reached, serviced] = await Promise.all([stay(targets), stay(services)]);
-  const tookMs = Date.now() - startedAt;
   const host = process.env.NODE_IP;
+  const [reached, serviced] = await Promise.all([stay(targets.filter((one) => one.host !== host)), stay(services)]);
+  const tookMs = Date.now() - startedAt;
   // A slow answer is an answer: an open port counts as closed after three silences only.
   const open = await Promise.all(ports.map((port) => stays({ host, port }, 0)));
   return { reached, services: serviced, node: { host, ports: ports.filter((_, index) => open[index]) }, tookMs };
@@ -57,8 +57,13 @@ const { readFileSync, writeFileSync } = require("node:fs");
 const { networkInterfaces } = require("node:os");
 const wish = JSON.parse(process.env.WISH);
 const tell = (found) => { writeFileSync("/dev/termination-log", JSON.stringify(found)); process.exit(0); };
-const ask = () => new Promise((resolve, reject) => {
-  const socket = net.connect({ host: process.env.SANDBOX_IP, port: PORT }, () => socket.write(JSON.stringify(wish) + "\\n"));
+const sandboxes = process.env.SANDBOX_IPS.split(",");
+const wishOf = (own) => {
+  const others = sandboxes.filter((host) => host !== own).map((host) => ({ name: "another sandbox", host, port: PORT }));
+  return { ...wish, targets: [...wish.targets, ...others] };
+};
+const ask = (own) => new Promise((resolve, reject) => {
+  const socket = net.connect({ host: own, port: PORT }, () => socket.write(JSON.stringify(wishOf(own)) + "\\n"));
   let text = "";
   socket.setTimeout(30000, () => socket.destroy(new Error("no answer")));
   socket.on("error", reject);
@@ -82,8 +87,9 @@ const main = async () => {
   if (host) wish.services.push({ name: "the API server", host, port: Number(port) });
   const isCanaryUp = wish.canary === null || (await within(wish.canaryMs, () => reaches(wish.canary)));
   let problem = "";
-  const found = await within(20000, () => ask().catch((error) => { problem = error.message; return null; }));
-  tell(found === null ? { isConnected: false, isCanaryUp, problem } : { isConnected: true, isCanaryUp, ...found });
+  const asked = (own) => within(20000, () => ask(own).catch((error) => { problem = error.message; return null; }));
+  const found = await Promise.all(sandboxes.map(asked));
+  tell(found.includes(null) ? { isConnected: false, isCanaryUp, problem } : { isConnected: true, isCanaryUp, found });
 };
 net.createServer((socket) => socket.on("error", () => {}).destroy()).listen(PORT, main);
 `;
