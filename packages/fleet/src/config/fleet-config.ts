@@ -215,6 +215,11 @@ interface FleetConfigKubernetes {
   /** Volumes that blueprints may mount by name (`mounts: [{ volume: … }]`). */
   readonly volumes?: { readonly [name: string]: FleetConfigKubernetesVolumes } | undefined;
   /**
+   * Whether the accounts of a pod are apart from those of its node (`hostUsers: false`). `auto`: where a trial pod
+   * with the workspaces' volume starts so. `require`: nothing is made without it. Default: `"auto"`.
+   */
+  readonly userNamespaces?: "auto" | "require" | "off" | undefined;
+  /**
    * `enforce`: every sandbox proves that the cluster enforces its network policy before anything runs in it.
    * `external`: the operator answers for the isolation; nothing is checked. Default: `"enforce"`.
    */

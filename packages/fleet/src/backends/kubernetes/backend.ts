@@ -158,6 +158,7 @@ class KubernetesBackend implements Backend {
     this.#maker = new Maker({
       ...{ api, world, settings, keys, secrets, cache, credentials },
       ...{ remover: this.#remover, workspaces: this.#podWorkspaces },
+      hasOwnUsers: () => this.#housekeeping.hasOwnUsers,
       onPulling: (image, state, problem) =>
         this.#watcher.tell({ type: "image-pulling", image, state, currentBytes: 0, totalBytes: 0, problem }),
     });

@@ -31,6 +31,8 @@ const KUBERNETES_DEFAULTS = {
   ownNode: "warn",
   egressPort: 3_129,
   canaryPort: 3_130,
+  /** A trial costs a new gateway a pod and seconds, and what it may give is a wall more around every sandbox. */
+  userNamespaces: "auto",
   nameServers: ["1.1.1.1", "8.8.8.8"],
   /** As Kubernetes itself judges a node that is gone or declared out of service. */
   nodeLoss: "trust",
@@ -124,6 +126,13 @@ export const kubernetesSchema = z
       .record(z.string().regex(/^[a-z0-9-]{1,40}$/, "has lower-case letters, digits and hyphens only"), volumeSchema)
       .default({})
       .describe("Volumes that blueprints may mount by name (`mounts: [{ volume: … }]`)."),
+    userNamespaces: z
+      .enum(["auto", "require", "off"])
+      .default(KUBERNETES_DEFAULTS.userNamespaces)
+      .describe(
+        "Whether the accounts of a pod are apart from those of its node (`hostUsers: false`). `auto`: where a trial pod with the " +
+          "workspaces' volume starts so. `require`: nothing is made without it.",
+      ),
     networkPolicy: z
       .enum(["enforce", "external"])
       .default(KUBERNETES_DEFAULTS.networkPolicy)

@@ -14,7 +14,7 @@ import { ruleFor } from "./api/refusals.ts";
 import { POLICY_NAMES } from "./network/policies.ts";
 import { PodSecrets } from "./pod/pod-secret.ts";
 import type { KubernetesSettings } from "./settings.ts";
-import { imageFindings, networkFindings, volumeTrialFindings } from "./trial/trial-findings.ts";
+import { imageFindings, networkFindings, userFindings, volumeTrialFindings } from "./trial/trial-findings.ts";
 import { podWorkspaces } from "./workspaces/open-workspaces.ts";
 
 /** Images may have to be fetched. */
@@ -88,13 +88,14 @@ async function trialFindings(
   const network = triesNetwork ? await networkFindings(context, signal) : [];
   const { workspaces } = settings.kubernetes;
   if (workspaces.mode !== "claim" || workspaces.claim === undefined || workspaces.root === undefined)
-    return [...images, ...network];
+    return [...images, ...network, ...(workspaces.mode === "claim" ? [] : await userFindings(null, context, signal))];
   const opened = podWorkspaces(api, settings, new PodSecrets(api, settings.fleetId, signal), {
     ...{ world, signal },
     onProblem: () => {},
   });
   try {
-    return [...images, ...network, ...(await volumeTrialFindings(opened, context, signal))];
+    const volume = await volumeTrialFindings(opened, context, signal);
+    return [...images, ...network, ...volume, ...(await userFindings(opened, context, signal))];
   } finally {
     await opened.close();
   }

@@ -22,10 +22,32 @@ export const KUBERNETES = {
   settings: kubernetesConfig,
   volumes: ({ volumes }) => Object.keys(volumes),
   lifetimeMaxMs: ({ hardLifetimeMs }) => hardLifetimeMs - LAST_HOUR_MS,
-  blueprintKey({ image, daemon, daemonImage, runtimeClass, uid, gid, memoryBytes, cpuCount, diskBytes, workspaces }) {
+  blueprintKey({
+    image,
+    daemon,
+    daemonImage,
+    runtimeClass,
+    uid,
+    gid,
+    memoryBytes,
+    cpuCount,
+    diskBytes,
+    workspaces,
+    userNamespaces,
+  }) {
     const { mode, claim = null, storageClass = null } = workspaces;
     const limits = [memoryBytes, cpuCount, diskBytes];
-    const own = [image, daemon, daemonImage ?? null, runtimeClass, uid, gid, limits, [mode, claim, storageClass]];
+    const own = [
+      image,
+      daemon,
+      daemonImage ?? null,
+      runtimeClass,
+      uid,
+      gid,
+      limits,
+      [mode, claim, storageClass],
+      userNamespaces,
+    ];
     return JSON.stringify(["kubernetes", ...own]);
   },
   // The defaults come from the section, because they fit a cluster and not this machine.

@@ -91,6 +91,11 @@ export class Housekeeping {
     await this.#proof?.beforeCreate(isBlank, signal);
   }
 
+  /** As the trial has shown. */
+  get hasOwnUsers(): boolean {
+    return this.#proof?.hasOwnUsers ?? false;
+  }
+
   attached(sandboxId: SandboxId): void {
     this.#threads.note(sandboxId);
   }

@@ -50,6 +50,8 @@ export interface MakerParts {
   readonly credentials: PodCredentials;
   readonly remover: Remover;
   readonly workspaces: PodWorkspaces | NoWorkspaces;
+  /** Whether pods have accounts of their own. Asked for each pod: a trial decides. */
+  readonly hasOwnUsers: () => boolean;
   /** The image is being fetched, for a person who waits. */
   readonly onPulling: (image: string, state: "started" | "pulled" | "failed", problem: string | null) => void;
 }
@@ -76,7 +78,8 @@ export class Maker {
     const { workspaces, api, keys, settings, world } = this.#parts;
     const place = placeOf(spec);
     const workspace = await workspaces.prepare(spec);
-    const shape = { spec, place, config: settings.kubernetes, workspace };
+    const hasOwnUsers = this.#parts.hasOwnUsers();
+    const shape = { spec, place, config: settings.kubernetes, workspace, hasOwnUsers };
     const manifest = podManifest(shape);
     signal.throwIfAborted();
     let uid: string | null = null;

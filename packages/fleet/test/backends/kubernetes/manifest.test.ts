@@ -18,12 +18,13 @@ const labels = {
   blueprintHash: "beef" as BlueprintHash,
 };
 const config = (given: object = {}): KubernetesConfig => kubernetesConfig(kubernetesSchema.parse(given));
-const made = (different: Partial<Blueprint> = {}, given: object = {}) =>
+const made = (different: Partial<Blueprint> = {}, given: object = {}, hasOwnUsers = false) =>
   podManifest({
     spec: { labels, blueprint: { ...blueprint, ...different } },
     place: "home",
     config: config(given),
     workspace: null,
+    hasOwnUsers,
   });
 
 /** As admission returns it. */
@@ -46,6 +47,21 @@ describe("the pod of a sandbox", () => {
       enableServiceLinks: false,
     });
     expect(parseLabels(metadata.labels)).toEqual({ labels, place: "home" });
+  });
+
+  it("has accounts of its own where a trial has shown them, which was with the fleet's runtime", () => {
+    const hostUsers = (different: Partial<Blueprint>, given: object, hasOwnUsers: boolean) =>
+      made(different, given, hasOwnUsers).spec.hostUsers;
+    expect(hostUsers({}, {}, false)).toBeUndefined();
+    expect(hostUsers({}, {}, true)).toBe(false);
+    expect(hostUsers({ runtime: "gvisor" }, {}, true)).toBeUndefined();
+    expect(hostUsers({}, { runtimeClass: "kata" }, true)).toBe(false);
+    const manifest = made({}, {}, true);
+    const copy = structuredClone(manifest) as unknown as { spec: Record<string, unknown>; metadata: object };
+    copy.metadata = { ...copy.metadata, uid: "u", resourceVersion: "1" };
+    expect(differenceOf(manifest, podOf(copy as never))).toBeNull();
+    delete copy.spec.hostUsers;
+    expect(differenceOf(manifest, podOf(copy as never))).toContain("accounts");
   });
 
   it("has requests and limits for memory, processors and disk, of the blueprint or of the configuration", () => {

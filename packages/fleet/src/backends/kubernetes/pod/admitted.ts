@@ -10,6 +10,7 @@ interface Wanted {
     readonly containers: readonly object[];
     readonly initContainers?: readonly object[];
     readonly volumes: readonly object[];
+    readonly hostUsers?: unknown;
   };
 }
 
@@ -24,6 +25,7 @@ export function differenceOf(wanted: Wanted, made: Pod): string | null {
   const changed = changedContainer(wanted.spec.containers, spec.containers);
   if (changed !== null) return changed;
   if (spec.automountServiceAccountToken !== false) return "admission gave it a service account token";
+  if (wanted.spec.hostUsers === false && spec.hostUsers !== false) return "admission took its own accounts away";
   for (const share of ["hostNetwork", "hostPID", "hostIPC"]) if (spec[share] === true) return `admission set ${share}`;
   return null;
 }

@@ -24,6 +24,8 @@ export interface PodShape {
   readonly config: KubernetesConfig;
   /** `null`: the workspace is a directory of the pod itself. */
   readonly workspace: PodVolume | null;
+  /** Whether its accounts are apart from those of its node. A trial has shown that with the fleet's own runtime. */
+  readonly hasOwnUsers: boolean;
 }
 
 /** The parts that are compared with what admission returns. The rest is only sent. */
@@ -85,6 +87,7 @@ export function podManifest(shape: PodShape): PodManifest {
       activeDeadlineSeconds: Math.ceil(config.hardLifetimeMs / 1_000),
       automountServiceAccountToken: false,
       enableServiceLinks: false,
+      ...(shape.hasOwnUsers && runtime === config.runtimeClass && { hostUsers: false }),
       hostname: "sandbox",
       ...dnsOf(blueprint, config),
       securityContext: {

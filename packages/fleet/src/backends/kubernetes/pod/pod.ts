@@ -40,6 +40,7 @@ const statuses = z.array(containerStatus).nullish();
 const podSchema = apiObjectSchema.extend({
   spec: z.looseObject({
     nodeName: z.string().default(""),
+    hostUsers: z.boolean().optional(),
     schedulingGates: z.array(named).nullish(),
     containers: z.array(named),
     initContainers: z.array(named).nullish(),
@@ -52,6 +53,7 @@ const podSchema = apiObjectSchema.extend({
       reason: z.string().default(""),
       message: z.string().default(""),
       podIP: z.string().default(""),
+      hostIP: z.string().default(""),
       conditions: z.array(condition).nullish(),
       containerStatuses: statuses,
       initContainerStatuses: statuses,

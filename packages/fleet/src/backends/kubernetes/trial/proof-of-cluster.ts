@@ -3,11 +3,13 @@
  *
  *   network   policies are installed where that is allowed, and two pods try them (`networkPolicy: enforce`)
  *   volume    a pod and this process try the shared claim (`workspaces.mode: claim`)
+ *   users     a pod tries to have accounts of its own (`userNamespaces`)
  *
  * Invariants
  * - Callers that come together share one trial. A success is kept; a failure is tried again, but not at every call.
  * - A trial that could not be made says nothing against the cluster. Without a trial of the network nothing is made, because
- *   it could not be taken back; a volume is used, because every late binding proves itself by its nonce.
+ *   it could not be taken back; a volume is used, because every late binding proves itself by its nonce; and accounts of their
+ *   own are not asked for.
  */
 
 import { SandlotError } from "@sandlot/contract";
@@ -19,6 +21,7 @@ import { verdictOf } from "../workspaces/volume-trial.ts";
 import { tryClaim } from "./claim-trial.ts";
 import { tryNetwork } from "./network-trial.ts";
 import type { TrialContext } from "./trial-pods.ts";
+import { tryUserNamespaces } from "./user-namespaces.ts";
 
 export interface ProofOptions extends TrialContext {
   /** `null`: there is no shared claim. */
@@ -38,17 +41,20 @@ export class ProofOfCluster {
   readonly #options: ProofOptions;
   readonly #network: Once;
   readonly #volume: Once;
+  readonly #users: Once;
+  #hasOwnUsers = false;
   #withoutBlanks: string | null = null;
 
   constructor(options: ProofOptions) {
     this.#options = options;
     this.#network = new Once(options, () => this.#tryNetwork());
     this.#volume = new Once(options, () => this.#tryVolume());
+    this.#users = new Once(options, () => this.#tryUsers());
   }
 
   /** Resolves when a sandbox may be made. */
   async beforeCreate(isBlank: boolean, signal: AbortSignal): Promise<void> {
-    await Promise.all([this.#network.done(signal), this.#volume.done(signal)]);
+    await Promise.all([this.#network.done(signal), this.#volume.done(signal), this.#usersKnown(signal)]);
     if (isBlank && this.#withoutBlanks !== null)
       throw new SandlotError("capability_missing", {
         ...{ backend: "kubernetes", capability: "late-binding" },
@@ -56,9 +62,23 @@ export class ProofOfCluster {
       });
   }
 
+  get hasOwnUsers(): boolean {
+    return this.#hasOwnUsers;
+  }
+
+  /** With `auto` a trial that could not be made is tried again, and pods share the node's accounts until then. */
+  async #usersKnown(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#users.done(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (this.#options.settings.kubernetes.userNamespaces !== "auto") throw error;
+    }
+  }
+
   /** Trials that were under way have ended, and their pods are removed. */
   async settled(): Promise<void> {
-    await Promise.all([this.#network.settled(), this.#volume.settled()]);
+    await Promise.all([this.#network, this.#volume, this.#users].map((trial) => trial.settled()));
   }
 
   async #tryNetwork(): Promise<void> {
@@ -73,6 +93,20 @@ export class ProofOfCluster {
         `${foreign.join(", ")} were made by something else and differ; they are left alone`,
       );
     await tryNetwork(this.#options, signal);
+  }
+
+  async #tryUsers(): Promise<void> {
+    const { shared, signal, settings, onProblem } = this.#options;
+    const { userNamespaces } = settings.kubernetes;
+    if (userNamespaces === "off") return;
+    const problem = await tryUserNamespaces(this.#options, shared, signal).catch((error: unknown) => {
+      if (userNamespaces === "auto" && !signal.aborted) onProblem("the trial of user namespaces", problemOf(error));
+      throw error;
+    });
+    this.#hasOwnUsers = problem === null;
+    if (problem === null || userNamespaces === "auto") return;
+    const fix = "Use nodes with a runtime for user namespaces, or set kubernetes.userNamespaces to auto or off.";
+    throw new SandlotError("isolation_unavailable", { backend: "kubernetes", problem, fix });
   }
 
   async #tryVolume(): Promise<void> {

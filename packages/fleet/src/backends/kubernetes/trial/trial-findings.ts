@@ -13,6 +13,7 @@ import { SharedWorkspaces } from "../workspaces/shared-workspaces.ts";
 import { tryClaim } from "./claim-trial.ts";
 import { tryNetwork } from "./network-trial.ts";
 import { type TrialContext, TrialPods } from "./trial-pods.ts";
+import { tryUserNamespaces } from "./user-namespaces.ts";
 
 /** Every image that the configuration names starts, and has what the daemon needs. */
 export async function imageFindings(context: TrialContext, signal: AbortSignal): Promise<readonly Finding[]> {
@@ -52,18 +53,42 @@ async function imageFinding(
 export async function networkFindings(context: TrialContext, signal: AbortSignal): Promise<readonly Finding[]> {
   const name = "network isolation";
   try {
-    const { ownNode, tookMs } = await tryNetwork(context, signal);
-    const held: Finding = { name, status: "ok", detail: `a sandbox was refused everything after ${tookMs} ms` };
+    const { ownNode, tookMs, nodes } = await tryNetwork(context, signal);
+    const detail = `sandboxes on ${nodes.join(" and ")} were refused everything after ${tookMs} ms`;
+    const held: Finding = { name, status: "ok", detail };
     if (ownNode.length === 0) return [held];
-    const detail = `a sandbox reaches its own node: ${ownNode.join(", ")}`;
+    const reached = `a sandbox reaches its own node: ${ownNode.join(", ")}`;
     const fix =
       "policies never keep a pod from its own node: let these listen elsewhere, or close them with the node's firewall";
-    return [held, { name: "own node", status: "warn", detail, fix }];
+    return [held, { name: "own node", status: "warn", detail: reached, fix }];
   } catch (error) {
     signal.throwIfAborted();
     const fix = isSandlotError(error, "isolation_unavailable")
       ? error.details.fix
       : "look at the pods of the egress proxies: `kubectl get pods -l sandlot.dev/role=egress`";
+    return [{ name, status: "fail", detail: problemOf(error), fix }];
+  }
+}
+
+export async function userFindings(
+  workspaces: PodWorkspaces | NoWorkspaces | null,
+  context: TrialContext,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
+  const name = "user namespaces";
+  const { userNamespaces } = context.settings.kubernetes;
+  const shared = "pods share accounts with their node, and inotify and other budgets of the kernel with each other";
+  if (userNamespaces === "off")
+    return [{ name, status: "warn", detail: shared, fix: "set kubernetes.userNamespaces to auto" }];
+  const fix = "they take Kubernetes 1.33, containerd 2 or CRI-O, and a file system with id-mapped mounts";
+  try {
+    const claim = workspaces instanceof SharedWorkspaces ? workspaces : null;
+    const problem = await tryUserNamespaces(context, claim, signal);
+    if (problem === null) return [{ name, status: "ok", detail: "pods have accounts of their own" }];
+    const status = userNamespaces === "require" ? "fail" : "warn";
+    return [{ name, status, detail: `${shared}: ${problem}`, fix }];
+  } catch (error) {
+    signal.throwIfAborted();
     return [{ name, status: "fail", detail: problemOf(error), fix }];
   }
 }

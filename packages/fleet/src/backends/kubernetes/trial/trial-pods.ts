@@ -13,7 +13,7 @@ import type { PodSettings } from "../../../backend/pod-settings.ts";
 import { sleep, within } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
 import type { ApiClient } from "../api/client.ts";
-import { LABEL } from "../pod/names.ts";
+import { LABEL, ROLE } from "../pod/names.ts";
 import { isTerminal, type Pod, podOf } from "../pod/pod.ts";
 import { explainWaiting, failureOf } from "../pod/progress.ts";
 import { DAEMON_PORT, INSIDE, type KubernetesSettings } from "../settings.ts";
@@ -27,6 +27,14 @@ export interface TrialShape {
   readonly isShell?: boolean;
   readonly environment?: Readonly<Record<string, string>>;
   readonly claim?: { readonly name: string; readonly subPath: string; readonly mountPath: string };
+  /** A new claim that ends with the pod, like that of a thread. */
+  readonly ownClaim?: {
+    readonly storageClass: string | undefined;
+    readonly sizeBytes: number;
+    readonly mountPath: string;
+  };
+  /** Accounts apart from those of its node. */
+  readonly hasOwnUsers?: boolean;
   /** Of a blueprint. Absent: the fleet's own, with the daemon's Node in it. */
   readonly image?: string;
 }
@@ -62,6 +70,8 @@ export class TrialPods {
     const pod = await api.create("pods", trialManifest(name, shape, settings), signal);
     const made = { name, uid: pod.metadata.uid };
     this.#made.push(made);
+    if (shape.hasOwnUsers === true && podOf(pod).spec.hostUsers !== false)
+      throw failed("the API server or a webhook dropped hostUsers: false");
     return made;
   }
 
@@ -71,8 +81,8 @@ export class TrialPods {
   }
 
   /** What its program wrote to /dev/termination-log before it ended. */
-  async ended(pod: TrialPod, signal: AbortSignal): Promise<string> {
-    const { status } = await this.#until(pod, signal, isTerminal);
+  async ended(pod: TrialPod, signal: AbortSignal, limitMs?: number): Promise<string> {
+    const { status } = await this.#until(pod, signal, isTerminal, limitMs);
     return status.containerStatuses?.[0]?.state.terminated?.message ?? "";
   }
 
@@ -90,9 +100,13 @@ export class TrialPods {
     });
   }
 
-  async #until({ name, uid }: TrialPod, signal: AbortSignal, isReached: (pod: Pod) => boolean): Promise<Pod> {
+  async #until(
+    { name, uid }: TrialPod,
+    signal: AbortSignal,
+    isReached: (pod: Pod) => boolean,
+    limitMs = this.#context.settings.kubernetes.readyTimeoutMs,
+  ): Promise<Pod> {
     const { api, world, settings } = this.#context;
-    const { readyTimeoutMs } = settings.kubernetes;
     const image = trialImage(settings);
     const startedAt = world.monotonicMs();
     for (;;) {
@@ -103,7 +117,7 @@ export class TrialPods {
       const error = await failureOf(pod, image, () => api.log(name, 20, signal).catch(() => ""));
       if (error !== null) throw error;
       const waitedMs = Math.round(world.monotonicMs() - startedAt);
-      if (waitedMs > readyTimeoutMs) throw explainWaiting(pod, image, waitedMs, []);
+      if (waitedMs > limitMs) throw explainWaiting(pod, image, waitedMs, []);
       await sleep(world, LOOK_MS, signal);
     }
   }
@@ -114,11 +128,17 @@ function trialImage({ kubernetes }: KubernetesSettings): string {
   return daemon === "init-copy" ? (daemonImage ?? image) : image;
 }
 
-/** Where sandboxes may run, so may their trial. */
-function placing(pod: PodSettings | undefined): object {
+/** Where sandboxes may run, so may their trial: on several nodes where there are several, and beside no gateway. */
+function placing(pod: PodSettings | undefined, fleetId: string): object {
+  const apart = (weight: number, matchLabels: Readonly<Record<string, string>>) => ({
+    weight,
+    podAffinityTerm: { topologyKey: "kubernetes.io/hostname", labelSelector: { matchLabels } },
+  });
+  const spread = [apart(100, { [LABEL.trial]: fleetId }), apart(50, { [LABEL.role]: ROLE.gateway })];
+  const podAntiAffinity = { preferredDuringSchedulingIgnoredDuringExecution: spread };
   return {
     ...(pod?.nodeSelector && { nodeSelector: pod.nodeSelector }),
-    ...(pod?.affinity && { affinity: pod.affinity }),
+    affinity: pod?.affinity ?? { podAntiAffinity },
     ...(pod?.tolerations && { tolerations: pod.tolerations }),
     ...(pod?.schedulerName !== undefined && { schedulerName: pod.schedulerName }),
     ...(pod?.imagePullSecrets && { imagePullSecrets: pod.imagePullSecrets.map((name) => ({ name })) }),
@@ -127,7 +147,8 @@ function placing(pod: PodSettings | undefined): object {
 
 function trialManifest(name: string, shape: TrialShape, settings: KubernetesSettings): object {
   const { kubernetes: config, blueprints, fleetId } = settings;
-  const { role, network, program, environment = {}, claim, image = trialImage(settings), isShell = false } = shape;
+  const { role, network, program, environment = {}, image = trialImage(settings), isShell = false } = shape;
+  const volume = volumeOf(shape);
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -142,7 +163,8 @@ function trialManifest(name: string, shape: TrialShape, settings: KubernetesSett
       activeDeadlineSeconds: LIFETIME_SECONDS,
       automountServiceAccountToken: false,
       enableServiceLinks: false,
-      ...placing(blueprints.default?.blueprint.pod),
+      ...(shape.hasOwnUsers === true && { hostUsers: false }),
+      ...placing(blueprints.default?.blueprint.pod, fleetId),
       ...(config.runtimeClass !== null && { runtimeClassName: config.runtimeClass }),
       ...(config.priorityClassName !== null && { priorityClassName: config.priorityClassName }),
       securityContext: {
@@ -150,6 +172,7 @@ function trialManifest(name: string, shape: TrialShape, settings: KubernetesSett
         runAsUser: config.uid,
         runAsGroup: config.gid,
         seccompProfile: { type: "RuntimeDefault" },
+        ...(shape.ownClaim && { fsGroup: config.gid, fsGroupChangePolicy: "OnRootMismatch" }),
       },
       containers: [
         {
@@ -171,12 +194,27 @@ function trialManifest(name: string, shape: TrialShape, settings: KubernetesSett
             requests: { cpu: "10m", memory: "64Mi", "ephemeral-storage": "16Mi" },
             limits: { cpu: "1", memory: "256Mi", "ephemeral-storage": "64Mi" },
           },
-          ...(claim && { volumeMounts: [{ name: "trial", mountPath: claim.mountPath, subPath: claim.subPath }] }),
+          ...(volume && { volumeMounts: [{ name: "trial", ...volume.mount }] }),
         },
       ],
-      ...(claim && { volumes: [{ name: "trial", persistentVolumeClaim: { claimName: claim.name } }] }),
+      ...(volume && { volumes: [{ name: "trial", ...volume.source }] }),
     },
   };
+}
+
+function volumeOf({ claim, ownClaim }: TrialShape): { readonly mount: object; readonly source: object } | null {
+  if (claim !== undefined) {
+    const { name, mountPath, subPath } = claim;
+    return { mount: { mountPath, subPath }, source: { persistentVolumeClaim: { claimName: name } } };
+  }
+  if (ownClaim === undefined) return null;
+  const { storageClass, sizeBytes, mountPath } = ownClaim;
+  const spec = {
+    accessModes: ["ReadWriteOnce"],
+    resources: { requests: { storage: String(sizeBytes) } },
+    ...(storageClass !== undefined && { storageClassName: storageClass }),
+  };
+  return { mount: { mountPath }, source: { ephemeral: { volumeClaimTemplate: { spec } } } };
 }
 
 function failed(problem: string): SandlotError {
