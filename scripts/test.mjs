@@ -37,12 +37,11 @@ const BUILD = { name: "build", run: () => outcome(build({ runPart: watched })) }
 
 /** The tests that take a Kubernetes cluster. */
 const CLUSTER = { name: "cluster", run: () => onCluster("full") };
-/** The groups of the backend suite that nothing else covers, and every test beside the suite. */
+/** The groups of the backend suite that nothing else covers, and some chaos. */
 const SMALL_CLUSTER = { name: "cluster", run: () => onCluster("small") };
 
 /** The chaos and the scale of a release. */
 const LONG_CLUSTER = { name: "cluster-long", run: () => onCluster("long") };
-const LONG_ADDONS = "kwok";
 const NOTHING = { passed: 0, failed: 0 };
 
 /**
@@ -157,8 +156,9 @@ async function main([suite, ...args]) {
   const steps = chosenSteps(suite, args);
   if (steps === undefined) return 2;
   mkdirSync(CACHE, { recursive: true });
-  if (steps.includes(CLUSTER) || steps.includes(SMALL_CLUSTER)) startBuild();
-  if (steps.includes(LONG_CLUSTER)) startBuild(LONG_ADDONS);
+  if (steps.includes(SMALL_CLUSTER)) startBuild("small");
+  if (steps.includes(CLUSTER)) startBuild("full");
+  if (steps.includes(LONG_CLUSTER)) startBuild("long");
   const results = [];
   for (const step of steps) {
     if (interrupted) break;
@@ -307,19 +307,17 @@ async function vitest(name, node, command, ...args) {
 }
 
 function onCluster(size) {
-  return clusterStep(
-    async (environment) => {
-      Object.assign(process.env, environment, { SANDLOT_TEST_CLUSTER_SIZE: size });
-      const isLong = size === "long";
-      const tests = isLong ? NOTHING : await vitest("cluster", repositoryNode(), "run", "--project", "cluster");
-      const runs = isLong ? "200" : "8";
-      const chaos = await script("chaos", "--backend", "kubernetes", "--runs", runs, "--whole-cluster");
-      const scale = isLong ? await script("scale", "--pods", "5000") : NOTHING;
-      const sum = (key) => tests[key] + chaos[key] + scale[key];
-      return { ...tests, passed: sum("passed"), failed: sum("failed") };
-    },
-    size === "long" ? LONG_ADDONS : "",
-  );
+  return clusterStep(size, async (environment) => {
+    Object.assign(process.env, environment, { SANDLOT_TEST_CLUSTER_SIZE: size });
+    const isLong = size === "long";
+    const files = size === "small" ? ["packages/fleet/test/engines/kubernetes/suite.test.ts"] : [];
+    const tests = isLong ? NOTHING : await vitest("cluster", repositoryNode(), "run", "--project", "cluster", ...files);
+    const runs = isLong ? "200" : "8";
+    const chaos = await script("chaos", "--backend", "kubernetes", "--runs", runs, "--whole-cluster");
+    const scale = isLong ? await script("scale", "--pods", "5000") : NOTHING;
+    const sum = (key) => tests[key] + chaos[key] + scale[key];
+    return { ...tests, passed: sum("passed"), failed: sum("failed") };
+  });
 }
 
 /** Every group of the backend suite on every engine, where `test:engines` runs the groups that an engine can change. */

@@ -22,7 +22,7 @@ const SHARED = isSmall
 const NONE = isSmall ? ["liveness", "watching"] : ["workspaces", "ports", "watching"];
 const FORWARDED = isSmall ? ["attaching"] : ["attaching", "file streams"];
 const CLAIMS = isSmall ? ["workspaces"] : ["lifecycle", "workspaces"];
-const GVISOR = isSmall ? ["terminals"] : ["lifecycle", "terminals"];
+const GVISOR = ["lifecycle", "terminals"];
 
 const NO_GVISOR =
   (await lookUp((api, signal) => api.get("runtimeclasses", "gvisor", signal))) === null
@@ -61,10 +61,12 @@ describeBackend({
   deviations: deviationsIn(CLAIMS, { ...searchDeviations, ...withoutBlanks }),
 });
 
-describeBackend({
-  name: "kubernetes with gVisor",
-  tools: clusterTools(GVISOR, NO_GVISOR),
-  blueprint,
-  open: () => openHarness({ different: { runtimeClass: "gvisor" } }),
-  deviations: deviationsIn(GVISOR, { ...searchDeviations, ...withoutWorkspaces }),
-});
+// Its addon is not part of the small size.
+if (!isSmall)
+  describeBackend({
+    name: "kubernetes with gVisor",
+    tools: clusterTools(GVISOR, NO_GVISOR),
+    blueprint,
+    open: () => openHarness({ different: { runtimeClass: "gvisor" } }),
+    deviations: deviationsIn(GVISOR, { ...searchDeviations, ...withoutWorkspaces }),
+  });
