@@ -138,7 +138,7 @@ onGround("a cluster that lets sandboxes reach each other is refused", {}, async 
   await harness.api.create("networkpolicies", policy, NEVER);
   const error = await failureOf(stage.make());
   expect(error.code).toBe("isolation_unavailable");
-  expect(error.message).toMatch(/reached another sandbox \([\d.]+:7411\)/);
+  expect(error.message).toMatch(/reached another sandbox \([\d.]+:7412\)/);
 });
 
 onGround(

@@ -12,6 +12,7 @@ import { SandlotError } from "@sandlot/contract";
 import { z } from "zod";
 import { ROLE } from "../pod/names.ts";
 import type { Pod } from "../pod/pod.ts";
+import { DAEMON_PORT } from "../settings.ts";
 import { type TrialContext, TrialPods } from "./trial-pods.ts";
 import { GATEWAY_PROGRAM, SANDBOX_PROGRAM } from "./trial-programs.ts";
 
@@ -64,6 +65,8 @@ export async function tryNetwork(context: TrialContext, signal: AbortSignal): Pr
     const wish = {
       targets: [METADATA, ...(canary === null ? [] : [canary]), ...nodeTargets(sandboxes)],
       services: [],
+      // Where gateways are outside, the daemon's port is open to every source that its egress lets out: the key guards it.
+      sandboxPorts: [DAEMON_PORT + 1, ...(context.api.transport.access.isInside ? [DAEMON_PORT] : [])],
       ...{ ports: NODE_PORTS, settleMs: SETTLE_MS, canary, canaryMs: CANARY_MS },
     };
     const addresses = sandboxes.map(({ status }) => status.podIP);

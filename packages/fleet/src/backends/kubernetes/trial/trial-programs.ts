@@ -42,6 +42,7 @@ const tryAll = async ({ targets, services, ports, settleMs }) => {
   const open = await Promise.all(ports.map((port) => stays({ host, port }, 0)));
   return { reached, services: serviced, node: { host, ports: ports.filter((_, index) => open[index]) }, tookMs };
 };
+net.createServer((socket) => socket.on("error", () => {}).destroy()).listen(PORT + 1);
 net.createServer((socket) => {
   let text = "";
   socket.on("error", () => {});
@@ -59,7 +60,7 @@ const wish = JSON.parse(process.env.WISH);
 const tell = (found) => { writeFileSync("/dev/termination-log", JSON.stringify(found)); process.exit(0); };
 const sandboxes = process.env.SANDBOX_IPS.split(",");
 const wishOf = (own) => {
-  const others = sandboxes.filter((host) => host !== own).map((host) => ({ name: "another sandbox", host, port: PORT }));
+  const others = sandboxes.filter((host) => host !== own).flatMap((host) => wish.sandboxPorts.map((port) => ({ name: "another sandbox", host, port })));
   return { ...wish, targets: [...wish.targets, ...others] };
 };
 const ask = (own) => new Promise((resolve, reject) => {
