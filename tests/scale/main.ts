@@ -100,7 +100,8 @@ function configOf(cluster: Cluster, nodes: FakeNodes, store: RedisProcess, pods:
     store: { type: "redis", url: `redis://127.0.0.1:${store.port}/0`, timeoutMs: 10_000 },
     kubernetes: {
       ...{ kubeconfig: cluster.kubeconfig, namespace: cluster.namespace, connect: "pod-ip", networkPolicy: "external" },
-      ...{ image: "fake", requestCpuCount: 0.001, requestMemoryBytes: MIB },
+      // No program runs on a fake node, so no trial would end.
+      ...{ image: "fake", requestCpuCount: 0.001, requestMemoryBytes: MIB, userNamespaces: "off" as const },
     },
     blueprints: { default: { pod: nodes.pod } },
     ...{ idleTimeoutMs: 0, sessionLifetimeMs: 60_000, pool: {} },
