@@ -7,8 +7,8 @@
  * - A tree that grows over its limit, or a disk that becomes full, ends the build.
  */
 
-import { createWriteStream, mkdtempSync, statfsSync } from "node:fs";
-import { chmod, rm } from "node:fs/promises";
+import { createWriteStream, mkdirSync, statfsSync } from "node:fs";
+import { chmod } from "node:fs/promises";
 import { join } from "node:path";
 import { ENVIRONMENT_ROOT, type FleetId, SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { assembleFleet } from "./assemble-fleet.ts";
@@ -16,6 +16,7 @@ import type { Backend } from "./backend/backend.ts";
 import { type Blueprint, type EnvironmentSetup, homePathOf } from "./backend/blueprint.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Basis, EnvironmentPlan } from "./environments/environment-hash.ts";
+import { BUILD } from "./environments/environment-store.ts";
 import { measureTree, pythonPathsOf, settleTree, type TreeSize } from "./environments/environment-tree.ts";
 import { type Builder, Environments } from "./environments/environments.ts";
 import type { Lease } from "./fleet.ts";
@@ -79,30 +80,28 @@ async function inOwnFleet(
   setup: EnvironmentSetup,
   use: (lease: Lease) => Promise<void>,
 ): Promise<void> {
-  const home = mkdtempSync(join(settings.home, ".sandlot-env-"));
+  // In the draft, so that it goes with it, also where this process is killed.
+  const home = join(draft.directory, BUILD);
+  mkdirSync(home, { mode: 0o700 });
+  const { setup: _, ...rest } = plan.blueprint.blueprint;
+  const blueprint: Blueprint = {
+    ...rest,
+    home: "kept",
+    network: setup.network,
+    mounts: [{ hostPath: draft.tree, sandboxPath: ENVIRONMENT_ROOT, readOnly: false }],
+    environment: { ...prefixes(homePathOf(rest)), ...rest.environment },
+  };
+  const fleetId = `env-${world.randomHex(4)}` as FleetId;
+  const blueprints = { default: { ...plan.blueprint, name: "default", blueprint } };
+  const checkpoints = { ...settings.checkpoints, automatic: false };
+  const own = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0, skillsPath: null, blueprints, checkpoints };
+  const store = new MemoryStore(newMemoryTables(world));
+  const fleet = await assembleFleet({ settings: own, world, store, backend: await open(own) });
   try {
-    const { setup: _, ...rest } = plan.blueprint.blueprint;
-    const blueprint: Blueprint = {
-      ...rest,
-      home: "kept",
-      network: setup.network,
-      mounts: [{ hostPath: draft.tree, sandboxPath: ENVIRONMENT_ROOT, readOnly: false }],
-      environment: { ...prefixes(homePathOf(rest)), ...rest.environment },
-    };
-    const fleetId = `env-${world.randomHex(4)}` as FleetId;
-    const blueprints = { default: { ...plan.blueprint, name: "default", blueprint } };
-    const checkpoints = { ...settings.checkpoints, automatic: false };
-    const own = { ...settings, home, fleetId, pool: {}, maxLifetimeMs: 0, skillsPath: null, blueprints, checkpoints };
-    const store = new MemoryStore(newMemoryTables(world));
-    const fleet = await assembleFleet({ settings: own, world, store, backend: await open(own) });
-    try {
-      await using lease = await fleet.acquire({ purpose: "the build of an environment" });
-      await use(lease);
-    } finally {
-      await fleet.close({ destroy: true });
-    }
+    await using lease = await fleet.acquire({ purpose: "the build of an environment" });
+    await use(lease);
   } finally {
-    await rm(home, { recursive: true, force: true });
+    await fleet.close({ destroy: true });
   }
 }
 

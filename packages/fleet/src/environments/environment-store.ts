@@ -72,6 +72,8 @@ export interface EnvironmentEntry {
   readonly uses: readonly string[];
 }
 
+/** In a draft: the home of the fleet that builds. */
+export const BUILD = "build";
 const TRASH = "trash";
 /** The owner of drafts in the trash. */
 const DRAFTS = "drafts";
@@ -161,21 +163,30 @@ export class EnvironmentStore {
   }
 
   /** Puts a finished draft in place. The caller holds the lock. */
-  commit(id: string, draft: string, facts: EnvironmentFacts): void {
+  async commit(id: string, draft: string, facts: EnvironmentFacts): Promise<void> {
     writeFileSync(join(draft, "ok"), JSON.stringify(facts));
-    this.#replace(id, draft);
+    await this.#put(id, draft, [BUILD]);
   }
 
   async fail(id: string, draft: string, failure: Failure): Promise<void> {
     writeFileSync(join(draft, "failed"), JSON.stringify(failure));
-    this.#trash.throwAway(join(draft, "tree"), hashOf(id));
-    this.#replace(id, draft);
-    await this.#trash.empty(hashOf(id));
+    await this.#put(id, draft, [BUILD, "tree"]);
   }
 
   async discard(draft: string): Promise<void> {
     this.#trash.throwAway(draft, DRAFTS);
-    await this.#trash.empty(DRAFTS);
+    await this.#emptyOrLeave(DRAFTS);
+  }
+
+  async #put(id: string, draft: string, without: readonly string[]): Promise<void> {
+    for (const name of without) this.#trash.throwAway(join(draft, name), hashOf(id));
+    this.#replace(id, draft);
+    await this.#emptyOrLeave(hashOf(id));
+  }
+
+  /** The next prune tries again what could not be removed, and says why. */
+  async #emptyOrLeave(owner: string): Promise<void> {
+    await this.#trash.empty(owner).catch(() => {});
   }
 
   /**

@@ -198,7 +198,7 @@ export class Environments {
     const beganMs = world.monotonicMs();
     try {
       const facts = await build(plan, { directory, tree }, this.#ending.signal);
-      this.store.commit(plan.id, directory, {
+      await this.store.commit(plan.id, directory, {
         ...facts,
         builtAt: world.wallMs(),
         buildMs: world.monotonicMs() - beganMs,

@@ -169,9 +169,12 @@ export function testEnvironments({ config, hasBlanks, mountOptions }: Environmen
     const setup = { script: "cp list.txt /opt/env/list", files: { "list.txt": source } };
     const fleet = await open(home, setup);
     expect(await run(fleet, "a", "cat /opt/env/list")).toBe("one");
+    const [first] = built(home);
     writeFileSync(source, "two");
     expect(await run(fleet, "a", "cat /opt/env/list")).toBe("one");
     expect(await run(fleet, "b", "cat /opt/env/list")).toBe("two");
+    const { checkpoint } = await fleet.checkpoints.take({ thread: "a" }, { label: "with the first" });
+    expect(checkpoint.environment).toBe(first);
     await fleet.destroy({ thread: "a" });
     expect(await run(fleet, "a", "cat /opt/env/list")).toBe("two");
     expect(built(home)).toHaveLength(2);
@@ -238,6 +241,7 @@ export function testEnvironments({ config, hasBlanks, mountOptions }: Environmen
   it("whatever a setup leaves becomes a plain tree, or a failure, and is removed again", async () => {
     const home = newHome();
     const script = [
+      "mkdir -p left/over; touch left/over/file; chmod 555 left/over left",
       "cd /opt/env; mkdir closed; echo x > closed/file; chmod 000 closed/file; chmod 555 closed; mkfifo pipe",
       "ln -s /etc/shadow link; ln -s loop loop; printf x > \"$(printf 'a\\377b')\"; echo x > set; chmod 4755 set || chmod 755 set",
     ].join("\n");

@@ -1,6 +1,16 @@
 /** When environments are removed, and what makes another one: without sandboxes. */
 
-import { existsSync, mkdtempSync, renameSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type BlueprintHash, SandlotError } from "@sandlot/contract";
@@ -10,6 +20,7 @@ import type { NamedBlueprint } from "../../src/backend/blueprint.ts";
 import { DEFAULTS } from "../../src/config/defaults.ts";
 import { backendWithEnvironments } from "../../src/environments/backend-with-environments.ts";
 import { type EnvironmentLimits, Environments, type Living } from "../../src/environments/environments.ts";
+import { draftName } from "../../src/world/drafts.ts";
 import { systemWorld } from "../../src/world/system-world.ts";
 import type { World } from "../../src/world/world.ts";
 
@@ -119,6 +130,19 @@ it("a removal that a dead process has begun is undone, not built over", async ()
   renameSync(ok, `${ok}.going`);
   expect((await all.use(blueprint("a"), "two-1", where, never))!.tree).toBe(tree);
   expect(builds).toBe(1);
+});
+
+it("what a killed build has left is removed, also what its own account may not write", async () => {
+  const all = environments();
+  const dead = { ...world, identity: { ...world.identity, pid: 2 ** 22 + 1, startTime: "1" } } as World;
+  const draft = join(home, "environments", draftName(dead));
+  const closed = join(draft, "build", "closed");
+  mkdirSync(closed, { recursive: true });
+  writeFileSync(join(closed, "file"), "");
+  chmodSync(closed, 0o555);
+  expect(await all.prune(living(), new Set())).toEqual([]);
+  expect(existsSync(draft)).toBe(false);
+  expect(readdirSync(join(home, "environments", "trash"))).toEqual([]);
 });
 
 it("a failure answers until its time is over, and a rebuild goes at once", async () => {
