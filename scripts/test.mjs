@@ -1,10 +1,10 @@
 /**
- * The tests of this repository as named steps, one after another, in four suites:
+ * The tests of this repository as named steps, one after another, in suites:
  *
  *   npm test                   what a change has to pass; needs no engine, no browser and no network but the package registry
- *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds,
- *                              and a Kubernetes cluster that is compiled here, in a small size
- *   npm run test:cluster       that cluster in full; not part of continuous integration
+ *   npm run test:engines       container engines, stand-ins of other servers, browsers, packing, the lowest Node, more seeds
+ *   npm run test:cluster       a Kubernetes cluster that is compiled here; not part of continuous integration
+ *   npm run test:cluster-small the same in a small size
  *   npm run test:long          big sizes; not part of continuous integration
  *
  *   npm test -- --only vitest,lint     some steps
@@ -97,6 +97,7 @@ const SUITES = {
     { name: "chaos-redis", run: () => script("chaos", "--store", "redis", "--runs", "8") },
   ],
   cluster: [BUILD, CLUSTER],
+  "cluster-small": [BUILD, SMALL_CLUSTER],
   long: [
     BUILD,
     { name: "sim-long", run: () => script("sim", "--runs", "100000") },

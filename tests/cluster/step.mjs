@@ -1,10 +1,10 @@
 /**
- * The step `cluster` of `npm run test:engines` and of `npm run test:cluster`: the tests that take a Kubernetes cluster.
+ * The step `cluster` of `npm run test:cluster` and its other sizes: the tests that take a Kubernetes cluster.
  *
  *   startBuild(size)    at the beginning of the suite: compiles the cluster in the background, unless it is cached
  *   clusterStep(size)   its last step: waits for the build, makes the images, starts the cluster, runs the tests, takes it down
  *
- * The sizes: `small` for `npm run test:engines`, `full` for `npm run test:cluster`, `long` for `npm run test:long`.
+ * The sizes: `small` for `npm run test:cluster-small`, `full` for `npm run test:cluster`, `long` for `npm run test:long`.
  *
  * A machine without Go, network or privileges has no cluster. That is reported as `not built`, with the reason, and is
  * the one skip that CI=true allows. The wait for a build has a limit, so that a slow machine does not wait for it.
