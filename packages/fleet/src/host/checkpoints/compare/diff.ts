@@ -6,6 +6,7 @@
  */
 
 import type { CheckpointChange } from "@sandlot/contract";
+import { DIFF_TEXT_MAX_BYTES, unifiedDiff } from "../../../backend/unified-diff.ts";
 import type { World } from "../../../world/world.ts";
 import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
@@ -23,7 +24,6 @@ import type { Outlet } from "../worker/jobs.ts";
 import type { DiffRange } from "../worker/messages.ts";
 import { type Difference, differences, hasSameContent } from "./compare.ts";
 import { filterOf } from "./paths.ts";
-import { TEXT_MAX_BYTES, textDiff } from "./text-diff.ts";
 
 /** Of all text diffs of one answer: changes beyond have none. */
 const TEXTS_MAX_BYTES = 4 * 1024 * 1024;
@@ -128,7 +128,7 @@ class Texts {
     if (this.#bytes >= TEXTS_MAX_BYTES || this.#world.monotonicMs() - this.#startedAt > TEXTS_MAX_MS) return null;
     const [a, b] = [this.#content(before), this.#content(after)];
     if (a === undefined || b === undefined) return null;
-    const text = textDiff(textOf(path), a, b);
+    const text = unifiedDiff(textOf(path), a, b);
     if (text === null || this.#bytes + text.length > TEXTS_MAX_BYTES) return null;
     this.#bytes += text.length;
     return text;
@@ -137,7 +137,7 @@ class Texts {
   /** `null`: there is none. `undefined`: it is no file, or too big. */
   #content(entry: Entry | null): Buffer | null | undefined {
     if (entry === null) return null;
-    if (entry.kind !== KIND.file || entry.size > TEXT_MAX_BYTES) return undefined;
+    if (entry.kind !== KIND.file || entry.size > DIFF_TEXT_MAX_BYTES) return undefined;
     const pieces = [...piecesOf(entry.content)].map(({ hash }) => (hash === null ? null : this.#writer.read(hash)));
     const whole = pieces.filter((piece) => piece !== null);
     return whole.length === pieces.length ? Buffer.concat(whole) : undefined;
