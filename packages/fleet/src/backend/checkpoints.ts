@@ -37,7 +37,10 @@ export interface LongCall {
 export interface TakeOptions extends LongCall {
   readonly cause: Checkpoint["cause"];
   readonly label?: string;
-  /** The generation and environment of the sandbox that uses the workspace, for the record. */
+  /**
+   * The generation and environment of the sandbox that uses the workspace, for the record; without one, both are those
+   * of the checkpoint before.
+   */
   readonly generation: Generation | null;
   readonly environment: string | null;
   /**

@@ -58,11 +58,9 @@ async function collectStore(context: Context, paths: StorePaths): Promise<void> 
   const isExact = isDue(paths);
   const steps = new Steps(context, paths);
   const isBegun = await steps.run([
-    () => {
-      unlessMissing(() => renameSync(join(paths.root, MARK.due), join(paths.root, MARK.collecting)));
-      for (const name of readdirSync(paths.packs)) if (isDraft(name)) calls.unlink(join(paths.packs, name));
-      for (const thread of readdirSync(paths.threads)) removeDrafts(join(paths.threads, thread));
-    },
+    () => unlessMissing(() => renameSync(join(paths.root, MARK.due), join(paths.root, MARK.collecting))),
+    () => removeDrafts(paths.packs),
+    ...readdirSync(paths.threads).map((thread) => () => removeDrafts(join(paths.threads, thread))),
   ]);
   if (!isBegun || !(await expire(context, paths, steps)) || !(await sweep(context, paths, steps, isExact))) return;
   unlessMissing(() => renameSync(join(paths.root, MARK.collecting), join(paths.root, MARK.quiet)));

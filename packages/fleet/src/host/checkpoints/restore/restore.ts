@@ -146,7 +146,8 @@ class Restore {
       this.#context,
       { ...this.#place(root), records },
       {
-        ...{ id, cause: "before-restore", label: null, generation: this.#spot.generation, environment: null },
+        ...{ id, cause: "before-restore", label: null, generation: this.#spot.generation },
+        environment: records.at(-1)?.environment ?? null,
         ...{ writers: "none", verify: false, requestId: this.#target.requestId, always: true },
       },
     );

@@ -90,10 +90,12 @@ export async function snapshot(
       endIndex(head.id);
       return { record: head, isNew: false };
     }
+    // Without a sandbox, the one that had used the files last is that of the checkpoint before.
+    const user = spec.generation === null ? head : spec;
     const record: CheckpointRecord = {
       ...{ version: 1, id: spec.id, seq: (head?.seq ?? 0) + 1, parent: head?.id ?? null, label: spec.label },
-      ...{ cause: spec.cause, takenAt: context.world.wallMs(), generation: spec.generation },
-      ...{ environment: spec.environment, tree, links, leftOutTable, addedBytes },
+      ...{ cause: spec.cause, takenAt: context.world.wallMs(), generation: user?.generation ?? null },
+      ...{ environment: user?.environment ?? null, tree, links, leftOutTable, addedBytes },
       ...{ fileCount: walked.fileCount, sizeBytes: walked.sizeBytes },
       ...{ torn: walked.torn.sample(), leftOut: walked.leftOut.sample() },
       ...{ restoredFrom: spec.restoredFrom ?? null, restoredAs: spec.restoredAs ?? null, requestId: spec.requestId },
