@@ -32,6 +32,7 @@ import type {
 } from "../../backend/checkpoints.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import { parseDelay, parseUser } from "../../config/call-options.ts";
+import { checkpointsOf } from "../../config/checkpoints-of.ts";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import { diskBudget } from "../../config/disk-budget.ts";
 import type { Settings } from "../../config/settings.ts";
@@ -276,11 +277,13 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     return { checkpoint: taken.checkpoint, isNew: taken.kind === "taken" };
   }
 
-  /** The sandbox that uses the files, for the checkpoint's record. */
-  #userOf(record: SandboxRecord | null): Pick<TakeOptions, "generation" | "environment"> {
+  /** The sandbox that uses the files, and what its blueprint keeps. */
+  #userOf(record: SandboxRecord | null): Pick<TakeOptions, "generation" | "environment" | "leftOut"> {
     if (record === null) return { generation: null, environment: null };
-    const { backend } = this.#parts;
-    return { generation: record.generation, environment: backend.environmentOf?.(record.sandboxId) ?? null };
+    const { backend, settings } = this.#parts;
+    const environment = backend.environmentOf?.(record.sandboxId) ?? null;
+    const { leftOut } = checkpointsOf(settings, record.blueprint);
+    return { generation: record.generation, environment, leftOut };
   }
 
   #tell({ user, thread }: WorkspaceOwner, { id, cause, addedBytes }: Checkpoint, startedAt: number): void {

@@ -66,14 +66,18 @@ async function compare(context: Context, outlet: Outlet, comparison: Comparison)
   const named = (name: string | null) => (name === null ? null : findRecord(records, owner.thread, name));
   const [from, to] = [named(range.from), named(range.to)];
   const before = from === null ? null : Buffer.from(from.tree, "hex");
-  const after = to === null ? await present(context, comparison) : Buffer.from(to.tree, "hex");
+  // What either side never keeps is no change. The present is of the settings of the newest.
+  const sides = [from, to ?? records.at(-1) ?? null].filter((side) => side !== null);
+  const excluded = sides.length === 0 ? context.options.excluded : sides.flatMap((side) => side.excluded);
+  const filter = filterOf(range.paths, excluded);
+  const after = to === null ? await present(context, comparison, excluded) : Buffer.from(to.tree, "hex");
   const counts = { added: 0, changed: 0, removed: 0 };
   const texts = new Texts(writer, context.world);
   let batch: CheckpointChange[] = [];
   let batchBytes = 0;
   let told = 0;
   const read = (hash: Buffer) => writer.read(hash);
-  for (const difference of differences(read, before, after, filterOf(range.paths))) {
+  for (const difference of differences(read, before, after, filter)) {
     counts[difference.before === null ? "added" : difference.after === null ? "removed" : "changed"]++;
     context.onProgress({ phase: "comparing", files: told, bytes: 0, totalFiles: null });
     if (told >= range.maxChanges) continue;
@@ -92,7 +96,11 @@ async function compare(context: Context, outlet: Outlet, comparison: Comparison)
 }
 
 /** The tree of the present; `null` when the thread has no files. */
-async function present(context: Context, { store, writer, owner }: Comparison): Promise<Buffer | null> {
+async function present(
+  context: Context,
+  { store, writer, owner }: Comparison,
+  excluded: readonly string[],
+): Promise<Buffer | null> {
   const thread = threadOf(context, owner);
   const handle = await context.workspaces.locate(owner);
   if (handle === null) return null;
@@ -102,7 +110,7 @@ async function present(context: Context, { store, writer, owner }: Comparison): 
   try {
     root = openWorkspace(handle.path);
     if (root === null) return null;
-    const spec = { writer, oldIndex, newIndex: null, writers: "live", isAllRead: false } as const;
+    const spec = { writer, oldIndex, newIndex: null, writers: "live", isAllRead: false, excluded } as const;
     return walkNow(context, store, owner, root, spec).tree;
   } finally {
     if (root !== null) calls.close(root);
