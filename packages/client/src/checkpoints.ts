@@ -29,6 +29,9 @@ interface Abortable {
   readonly signal?: AbortSignal;
 }
 
+/** A tar archive, plain or gzip. */
+export type Archive = Blob | Uint8Array | AsyncIterable<Uint8Array> | ReadableStream<Uint8Array>;
+
 /** A thread of the client's own user, or, for a platform's or an operator's key, of another one. */
 type ThreadOfUser = string | { readonly thread: string; readonly user?: string };
 
@@ -96,7 +99,7 @@ export class ClientCheckpoints {
   /** Reads all that a checkpoint has, or all of them. */
   verify(
     thread: string,
-    options: { readonly checkpoint?: string } & Abortable = {},
+    options: { readonly checkpoint?: string; readonly requestId?: string } & Abortable = {},
   ): Promise<VerifiedCheckpointsReply> {
     const { signal, ...json } = options;
     const path = pathOf(thread, "checkpoints", "verify");
@@ -120,14 +123,10 @@ export class ClientCheckpoints {
   }
 
   /** Begins a thread with the files of a tar archive, plain or gzip. `thread_exists` where it has files. */
-  seed(
-    thread: string,
-    archive: Blob | Uint8Array | ReadableStream<Uint8Array>,
-    { signal }: Abortable = {},
-  ): Promise<SeededThreadReply> {
+  seed(thread: string, archive: Archive, { signal }: Abortable = {}): Promise<SeededThreadReply> {
     const headers = { "content-type": "application/octet-stream" };
     const path = pathOf(thread, "archive");
-    return this.#transport.json(seededThreadSchema, { method: "PUT", path, body: archive, headers, signal });
+    return this.#transport.json(seededThreadSchema, { method: "PUT", path, body: bodyOf(archive), headers, signal });
   }
 
   /** The request has a name, so asking again after a lost answer finds the result of the first. */
@@ -144,4 +143,19 @@ export class ClientCheckpoints {
 
 function pathOf(thread: string, ...parts: readonly string[]): string {
   return `/v1/threads/${[thread, ...parts].map(encodeURIComponent).join("/")}`;
+}
+
+function bodyOf(archive: Archive): Blob | Uint8Array | ReadableStream<Uint8Array> {
+  if (archive instanceof Blob || archive instanceof Uint8Array || archive instanceof ReadableStream) return archive;
+  const pieces = archive[Symbol.asyncIterator]();
+  return new ReadableStream({
+    async pull(controller) {
+      const { value, done } = await pieces.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    async cancel() {
+      await pieces.return?.();
+    },
+  });
 }

@@ -29,5 +29,10 @@ export {
 } from "@sandlot/contract";
 export { DashboardClient, type FilePlace } from "./dashboard-client.ts";
 export { ClientLease } from "./lease.ts";
-export { type ClientAcquireRequest, SandlotClient, type SandlotClientOptions } from "./sandlot-client.ts";
+export {
+  type ClientAcquireRequest,
+  type ClientSeed,
+  SandlotClient,
+  type SandlotClientOptions,
+} from "./sandlot-client.ts";
 export { threadFrom, userFrom } from "./tools/thread-identity.ts";

@@ -25,6 +25,7 @@ import {
   type KeyRequest,
   keyListSchema,
   LEASE_TTL_DEFAULT_MS,
+  type LeaseSeed,
   type NewApiKey,
   newKeySchema,
   type PoolReply,
@@ -42,7 +43,7 @@ import {
   uploadListSchema,
   uploadReplySchema,
 } from "@sandlot/contract";
-import { ClientCheckpoints } from "./checkpoints.ts";
+import { type Archive, ClientCheckpoints } from "./checkpoints.ts";
 import { ClientLease } from "./lease.ts";
 import { SHOWN } from "./shown.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
@@ -59,6 +60,11 @@ export interface ClientAcquireRequest {
   /** Absent: a temporary sandbox, removed with the lease, including its files. */
   readonly thread?: string;
   readonly blueprint?: string;
+  /**
+   * The files of a new thread: a checkpoint or the present of another thread of the same user, a tar archive (plain or
+   * gzip), or, for operators, a directory of the gateway's host. A thread that has files already is `thread_exists`.
+   */
+  readonly from?: ClientSeed;
   /** The purpose, in a word or two. */
   readonly purpose?: string;
   /** How long the lease lives after its last renewal. It is renewed automatically. Default a minute. */
@@ -68,12 +74,14 @@ export interface ClientAcquireRequest {
   readonly signal?: AbortSignal;
 }
 
+export type ClientSeed = LeaseSeed | { readonly archive: Archive };
+
 export interface EventOptions {
   readonly signal?: AbortSignal;
   readonly onPartial?: (instances: readonly string[]) => void;
 }
 
-const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "purpose", "ttlMs", "timeoutMs", "signal"] as const;
+const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "from", "purpose", "ttlMs", "timeoutMs", "signal"] as const;
 
 export class SandlotClient {
   /** Earlier states of threads. */
@@ -100,18 +108,21 @@ export class SandlotClient {
 
   async acquire(request: ClientAcquireRequest = {}): Promise<ClientLease> {
     refuseUnknownOptions("acquire", request, ACQUIRE_OPTIONS);
-    const { user, blueprint, purpose = "client", ttlMs = LEASE_TTL_DEFAULT_MS, timeoutMs, signal } = request;
+    const { user, blueprint, from, purpose = "client", ttlMs = LEASE_TTL_DEFAULT_MS, timeoutMs, signal } = request;
     if (user !== undefined && user !== this.#options.user) {
       const { user: _, ...rest } = request;
       return this.actingFor(user).acquire(rest);
     }
     const isOwn = request.thread === undefined;
     const thread = request.thread ?? `own-${randomId()}`;
-    const json = { purpose, ttlMs, ...(blueprint === undefined ? {} : { blueprint }) };
+    const archive = from !== undefined && "archive" in from ? from.archive : null;
+    const seed = from === undefined || "archive" in from ? {} : { from };
+    const json = { purpose, ttlMs, ...(blueprint === undefined ? {} : { blueprint }), ...seed };
     const path = `/v1/threads/${encodeURIComponent(thread)}/leases`;
-    const reply = await within(timeoutMs, signal, (until) =>
-      this.#transport.json(leaseReply, { method: "POST", path, json, signal: until }),
-    );
+    const reply = await within(timeoutMs, signal, async (until) => {
+      if (archive !== null) await this.checkpoints.seed(thread, archive, until === undefined ? {} : { signal: until });
+      return this.#transport.json(leaseReply, { method: "POST", path, json, signal: until });
+    });
     const onReleased = isOwn ? () => this.deleteThread(thread, { force: true }) : null;
     return new ClientLease({ transport: this.#transport, thread, purpose, ttlMs, reply, onReleased });
   }
@@ -172,9 +183,14 @@ export class SandlotClient {
   }
 
   /** A new thread with the files of a checkpoint, or with those of now. */
-  branchThread(thread: string, to: string, options: { readonly checkpoint?: string } = {}): Promise<BranchReply> {
+  branchThread(
+    thread: string,
+    to: string,
+    options: { readonly checkpoint?: string; readonly requestId?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<BranchReply> {
+    const { signal, ...what } = options;
     const path = `/v1/threads/${encodeURIComponent(thread)}/branch`;
-    return this.#transport.json(branchReplySchema, { method: "POST", path, json: { to, ...options } });
+    return this.#transport.json(branchReplySchema, { method: "POST", path, json: { to, ...what }, signal });
   }
 
   uploadFiles(

@@ -64,11 +64,16 @@ export type FleetEventBody =
     } & About)
   | ({ readonly type: "sandbox-bound"; readonly from: Generation } & About)
   | ({ readonly type: "sandbox-attached"; readonly durationMs: number } & About)
-  | ({ readonly type: "sandbox-parked" } & About)
+  | ({ readonly type: "sandbox-parked"; readonly blueprint: string } & About)
   /** `cause` where the engine has reported one. */
   | ({ readonly type: "sandbox-lost"; readonly reason: LossReason; readonly cause?: DeathCause } & About)
   | ({ readonly type: "sandbox-stopping"; readonly reason: StopReason } & About)
-  | ({ readonly type: "sandbox-stopped"; readonly reason: StopReason; readonly durationMs: number } & About)
+  | ({
+      readonly type: "sandbox-stopped";
+      readonly reason: StopReason;
+      readonly durationMs: number;
+      readonly blueprint: string;
+    } & About)
   | ({ readonly type: "sandbox-stop-failed"; readonly problem: string; readonly attempt: number } & About)
   | ({ readonly type: "sandbox-adopted"; readonly engine: string } & About)
   | ({ readonly type: "lease-acquired"; readonly path: AcquirePath; readonly durationMs: number } & AboutLease)

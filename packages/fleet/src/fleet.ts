@@ -226,6 +226,8 @@ export interface CheckpointCall {
   readonly onProgress?: (progress: CheckpointProgress) => void;
   /** Time limit for the whole call. Default `checkpoints.timeoutMs`. */
   readonly timeoutMs?: number;
+  /** Names the `checkpoint-progress` events of this call. Without one only restores have any. */
+  readonly requestId?: string;
 }
 
 export interface TakeCheckpointOptions extends CheckpointCall {
@@ -257,7 +259,7 @@ export interface RestoreOptions extends CheckpointCall {
   /** Only these, relative to the workspace's root. */
   readonly paths?: readonly string[];
   readonly force?: boolean;
-  /** The same again finds the result of the first. Random where absent. */
+  /** The same again finds the result of the first, and names its events of progress. Random where absent. */
   readonly requestId?: string;
 }
 

@@ -263,7 +263,7 @@ export class Provider implements LeaseController {
     const record = await opener.giveBack(slot, slot.seq, slot.used);
     if (isClosing) await atMost(world, CLOSE_PATIENCE_MS, closing);
     if (record === null || !isParked(record) || record.generation !== slot.generation) return;
-    bus.emit({ type: "sandbox-parked", ...aboutRecord(record) });
+    bus.emit({ type: "sandbox-parked", blueprint: record.blueprint, ...aboutRecord(record) });
     // An old reading of the store's clock makes sandboxes look too old: the store's host may have slept since.
     const now = membership.trusted() ? membership.storeNow() : Number.NEGATIVE_INFINITY;
     const reason = reasonNotToKeep(slot, record, now);

@@ -12,10 +12,13 @@ const paths = z
   .max(1_000)
   .describe("Only these, relative to the workspace's root, such as `workspace/report.md`.");
 const timeoutMs = z.int().min(1).max(86_400_000).describe("Time limit; default `checkpoints.timeoutMs`.");
+const REQUEST_ID = /^[A-Za-z0-9_-]{1,64}$/;
 const requestId = z
   .string()
-  .regex(/^[A-Za-z0-9_-]{1,64}$/)
+  .regex(REQUEST_ID)
   .describe("The same again finds the result of the first, and names its events of progress.");
+
+const progressId = z.string().regex(REQUEST_ID).describe("Names the `checkpoint-progress` events of this call.");
 
 export const checkpointParamsSchema = z.strictObject({ thread: threadIdSchema, checkpoint: checkpointName });
 
@@ -28,6 +31,7 @@ export const checkpointRequestSchema = z
     label: z.string().min(1).max(200).optional().describe("A labelled one is kept until it is removed."),
     quiesce: z.boolean().optional().describe("Freezes the sandbox meanwhile, where the backend can."),
     verify: z.boolean().optional().describe("Reads every file again."),
+    requestId: progressId.optional(),
     timeoutMs: timeoutMs.optional(),
   })
   .meta({ id: "CheckpointRequest" });
@@ -51,6 +55,7 @@ export const diffRequestSchema = z
     texts: z.boolean().optional().describe("With the text diffs of files up to 1 MiB."),
     paths: paths.optional(),
     maxChanges: z.int().min(1).max(10_000).optional(),
+    requestId: progressId.optional(),
     timeoutMs: timeoutMs.optional(),
   })
   .meta({ id: "DiffRequest" });
@@ -77,6 +82,7 @@ export const restoredCheckpointSchema = z
 export const verifyRequestSchema = z
   .strictObject({
     checkpoint: checkpointName.optional().describe("Absent: all of them."),
+    requestId: progressId.optional(),
     timeoutMs: timeoutMs.optional(),
   })
   .meta({ id: "VerifyRequest" });

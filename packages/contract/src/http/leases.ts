@@ -2,8 +2,25 @@
 
 import { z } from "zod";
 import type { Immutable } from "../open-enum.ts";
-import { recoverySchema } from "../schemas.ts";
+import { recoverySchema, threadIdSchema } from "../schemas.ts";
 import { LEASE_TTL_DEFAULT_MS, LEASE_TTL_MAX_MS, LEASE_TTL_MIN_MS } from "./lease-lifetimes.ts";
+
+export const leaseSeedSchema = z
+  .union([
+    z.strictObject({
+      thread: threadIdSchema,
+      checkpoint: z
+        .string()
+        .min(1)
+        .max(200)
+        .optional()
+        .describe("Its id, the beginning of it, or its label. Absent: the files of now."),
+    }),
+    z.strictObject({ directory: z.string().regex(/^\//).max(4_096).describe("Of the gateway's host; for operators.") }),
+  ])
+  .meta({ id: "LeaseSeed" });
+
+export type LeaseSeed = z.input<typeof leaseSeedSchema>;
 
 export const leaseRequestSchema = z
   .strictObject({
@@ -15,6 +32,11 @@ export const leaseRequestSchema = z
       .default(LEASE_TTL_DEFAULT_MS)
       .describe("The lease ends by itself when it is not renewed for this long."),
     blueprint: z.string().min(1).max(64).optional().describe("What the sandbox is made from; default: `default`."),
+    from: leaseSeedSchema
+      .optional()
+      .describe(
+        "The files that a new thread begins with; for an archive, `PUT` it to the thread before. `thread_exists` where it has files.",
+      ),
   })
   .meta({ id: "LeaseRequest" });
 

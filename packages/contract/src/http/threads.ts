@@ -45,6 +45,11 @@ export const branchRequestSchema = z
   .strictObject({
     to: threadIdSchema,
     checkpoint: z.string().min(1).max(200).optional().describe("Its files; absent: those of now."),
+    requestId: z
+      .string()
+      .regex(/^[A-Za-z0-9_-]{1,64}$/)
+      .optional()
+      .describe("Names the `checkpoint-progress` events of this call."),
   })
   .meta({ id: "BranchRequest" });
 export const branchReplySchema = z

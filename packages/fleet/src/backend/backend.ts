@@ -114,9 +114,10 @@ export interface Backend {
   isOutdated?(blank: { readonly sandboxId: SandboxId; readonly blueprint: string }): Promise<boolean>;
   /**
    * Stops every process of a sandbox where it is, until the returned function is called. Only with the capability
-   * `pause`. A sandbox that dies meanwhile is no failure.
+   * `pause`. A sandbox that is dead, or dies meanwhile, stands still. It never stays frozen for a caller that has gone:
+   * after an abort it is thawed, and so it is when this process dies.
    */
-  freeze?(ref: EngineRef, signal: AbortSignal): Promise<() => Promise<void>>;
+  freeze?(ref: EngineRef, signal: AbortSignal): Promise<Thaw>;
   /** What keeps a stop of this sandbox waiting, in a sentence or two for a person. `null`: nothing that is known. */
   explain?(ref: EngineRef, signal: AbortSignal): Promise<string | null>;
   /**
@@ -127,6 +128,9 @@ export interface Backend {
   /** Disconnects from the engine. Sandboxes stay. */
   close(): Promise<void>;
 }
+
+/** Lets a frozen sandbox go on. Returns whether nothing of it has run until then. Calling it again changes nothing. */
+export type Thaw = () => Promise<boolean>;
 
 export interface ListOptions {
   readonly consistent: boolean;

@@ -68,6 +68,11 @@ export interface NamedBlueprint {
   readonly name: string;
   readonly hash: BlueprintHash;
   readonly blueprint: Blueprint;
+  /** What differs from the fleet's settings of checkpoints. */
+  readonly checkpoints?: {
+    readonly automatic?: boolean | undefined;
+    readonly leftOut?: readonly string[] | undefined;
+  };
 }
 
 /** The blueprint with more mounts. One at the place of a configured mount replaces it. */

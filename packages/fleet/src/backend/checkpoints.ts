@@ -37,7 +37,10 @@ export interface LongCall {
 export interface TakeOptions extends LongCall {
   readonly cause: Checkpoint["cause"];
   readonly label?: string;
-  /** The generation and environment of the sandbox that uses the workspace, for the record. */
+  /**
+   * The generation and environment of the sandbox that uses the workspace, for the record; without one, both are those
+   * of the checkpoint before.
+   */
   readonly generation: Generation | null;
   readonly environment: string | null;
   /**
@@ -45,6 +48,8 @@ export interface TakeOptions extends LongCall {
    * since the workspace came home; or a frozen sandbox, whose mappings still exist.
    */
   readonly writers: "live" | "frozen" | "none";
+  /** Paths below the workspace's root that are not kept. Absent: those of the checkpoint before. */
+  readonly leftOut?: readonly string[];
   /** Reads every file again, whatever the index says. */
   readonly verify?: boolean;
   /** The same request again finds the checkpoint of the first. Random where absent. */

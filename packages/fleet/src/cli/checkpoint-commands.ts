@@ -10,7 +10,7 @@ import { showSize } from "../world/units.ts";
 import type { Long, RestoreWish, TargetCheckpoints } from "./checkpoint-target.ts";
 import { withProgress } from "./progress.ts";
 import { printTable } from "./table.ts";
-import { requireThread, type TargetOptions, type ThreadName, type Whose, withTarget } from "./target.ts";
+import { requireThread, type Target, type TargetOptions, type ThreadName, type Whose, withTarget } from "./target.ts";
 import { ID_SHOWN, printable, printJson, type Terminal } from "./terminal.ts";
 
 export interface CheckpointCommandOptions extends TargetOptions, Whose {
@@ -98,8 +98,16 @@ export async function exportCheckpointCommand(
 ): Promise<void> {
   const { thread, user } = options;
   const name = nameOf(thread, user);
-  await withTarget(terminal, options, async ({ checkpoints }) => {
-    const archive = checkpoints.export(name, checkpoint, signal);
+  let bytes = 0;
+  const counted = async function* (archive: AsyncIterable<Uint8Array>) {
+    for await (const piece of archive) {
+      bytes += piece.length;
+      yield piece;
+    }
+  };
+  const label = () => `Exporting: ${showSize(bytes)}`;
+  const write = async ({ checkpoints }: Pick<Target, "checkpoints">) => {
+    const archive = counted(checkpoints.export(name, checkpoint, signal));
     if (output === undefined || output === "-") {
       for await (const piece of archive) await terminal.write("stdout", Buffer.from(piece));
       return;
@@ -112,7 +120,8 @@ export async function exportCheckpointCommand(
       throw error;
     }
     if (options.json) printJson(terminal, { thread, checkpoint, output });
-  });
+  };
+  await withProgress(terminal, label, () => withTarget(terminal, options, write));
 }
 
 export interface DiffCommandOptions extends CheckpointCommandOptions {

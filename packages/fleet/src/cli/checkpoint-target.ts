@@ -1,5 +1,6 @@
 /** Checkpoints of the target of a command: of a private fleet, or through a gateway. */
 
+import { randomUUID } from "node:crypto";
 import type { SandlotClient } from "@sandlot/client";
 import type { Checkpoint, CheckpointDiff, SeededThreadReply } from "@sandlot/contract";
 import type {
@@ -14,7 +15,6 @@ import type { ThreadName } from "./target.ts";
 
 export interface Long {
   readonly signal: AbortSignal;
-  /** Only of a private fleet: a gateway tells its events. */
   readonly onProgress: (progress: CheckpointProgress) => void;
 }
 
@@ -73,26 +73,64 @@ export function checkpointsOfFleet({ checkpoints }: Fleet): TargetCheckpoints {
   };
 }
 
+/** A gateway tells the progress of a call as events, which name its request. */
 export function checkpointsOfGateway(gateway: SandlotClient): TargetCheckpoints {
-  const of = ({ user }: ThreadName) => (user === undefined ? gateway : gateway.actingFor(user)).checkpoints;
+  const clientOf = ({ user }: ThreadName) => (user === undefined ? gateway : gateway.actingFor(user));
+  const of = (name: ThreadName) => clientOf(name).checkpoints;
+  const told = <T>(name: ThreadName, call: Long, ask: (named: NamedCall) => Promise<T>): Promise<T> =>
+    withEvents(clientOf(name), call, ask);
   return {
     list: (name) => of(name).list(name.thread),
-    take: (name, options, { signal }) => of(name).take(name.thread, { ...options, signal }),
+    take: (name, options, call) => told(name, call, (named) => of(name).take(name.thread, { ...options, ...named })),
     remove: (name, checkpoint) => of(name).remove(name.thread, checkpoint),
-    verify: (name, checkpoint, { signal }) =>
-      of(name).verify(name.thread, { signal, ...(checkpoint !== undefined && { checkpoint }) }),
+    verify: (name, checkpoint, call) =>
+      told(name, call, (named) =>
+        of(name).verify(name.thread, { ...named, ...(checkpoint !== undefined && { checkpoint }) }),
+      ),
     export: (name, checkpoint, signal) => of(name).export(name.thread, checkpoint, { signal }),
-    diff: (name, { paths, ...options }, { signal }) =>
-      of(name).diff(name.thread, { ...options, signal, ...(paths !== undefined && { paths: [...paths] }) }),
-    restore(name, { force, ...wish }, { signal }) {
-      if ("direction" in wish) return of(name)[wish.direction](name.thread, { force, signal });
-      const { checkpoint, paths } = wish;
-      const some = paths === undefined ? {} : { paths: [...paths] };
-      return of(name).restore(name.thread, checkpoint, { force, signal, ...some });
-    },
-    fork({ thread, user }, to, checkpoint) {
-      const client = user === undefined ? gateway : gateway.actingFor(user);
-      return client.branchThread(thread, to, checkpoint === undefined ? {} : { checkpoint });
-    },
+    diff: (name, { paths, ...options }, call) =>
+      told(name, call, (named) =>
+        of(name).diff(name.thread, { ...options, ...named, ...(paths !== undefined && { paths: [...paths] }) }),
+      ),
+    restore: (name, { force, ...wish }, call) =>
+      told(name, call, (named) => {
+        if ("direction" in wish) return of(name)[wish.direction](name.thread, { force, ...named });
+        const { checkpoint, paths } = wish;
+        const some = paths === undefined ? {} : { paths: [...paths] };
+        return of(name).restore(name.thread, checkpoint, { force, ...named, ...some });
+      }),
+    fork: (name, to, checkpoint, call) =>
+      told(name, call, (named) =>
+        clientOf(name).branchThread(name.thread, to, { ...named, ...(checkpoint !== undefined && { checkpoint }) }),
+      ),
   };
+}
+
+interface NamedCall {
+  readonly requestId: string;
+  readonly signal: AbortSignal;
+}
+
+async function withEvents<T>(
+  client: SandlotClient,
+  { signal, onProgress }: Long,
+  ask: (named: NamedCall) => Promise<T>,
+): Promise<T> {
+  const requestId = randomUUID();
+  const ending = new AbortController();
+  const follow = async () => {
+    for await (const event of client.events({ signal: AbortSignal.any([signal, ending.signal]) })) {
+      if (event?.type !== "checkpoint-progress" || event.requestId !== requestId) continue;
+      const { phase, files, bytes, totalFiles } = event;
+      onProgress({ phase: phase as CheckpointProgress["phase"], files, bytes, totalFiles });
+    }
+  };
+  // Without its events the call is as good as with them; it says itself where the gateway is away.
+  const following = follow().catch(() => undefined);
+  try {
+    return await ask({ requestId, signal });
+  } finally {
+    ending.abort(new Error("the call has ended"));
+    await following;
+  }
 }

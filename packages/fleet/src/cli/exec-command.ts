@@ -15,6 +15,7 @@ import {
 import { showDuration } from "../world/units.ts";
 import { Interruption } from "./interruption.ts";
 import { withPullProgress } from "./progress.ts";
+import { parseSeedSource } from "./seed-source.ts";
 import { type TargetOptions, withTarget } from "./target.ts";
 import { EXIT_CODES, ID_SHOWN, printable, printFailure, printJson, type Terminal } from "./terminal.ts";
 
@@ -23,6 +24,7 @@ export interface ExecCommandOptions extends TargetOptions {
   readonly thread?: string;
   readonly user?: string;
   readonly blueprint?: string;
+  readonly from?: string;
   readonly cwd?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly timeout?: number;
@@ -40,7 +42,8 @@ export async function execCommand(
   const label = thread === undefined ? "Waiting for a sandbox" : `Waiting for the sandbox of thread ${thread}`;
   try {
     return await withTarget(terminal, options, async (target) => {
-      const acquire = () => target.acquire({ thread, user, blueprint }, "sandlot exec", signal);
+      const from = options.from === undefined ? undefined : parseSeedSource(options.from);
+      const acquire = () => target.acquire({ thread, user, blueprint, from }, "sandlot exec", signal);
       await using lease = await withPullProgress(terminal, target, label, acquire);
       if (!options.json) terminal.error(recoveryInWords(lease.recovery));
       return await (options.json ? runToResult : runLive)(terminal, lease.sandbox, words, options, signal);

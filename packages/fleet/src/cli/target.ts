@@ -24,6 +24,7 @@ import { readOperatorKey } from "../gateway/keys/operator-key.ts";
 import { checkpointsOfFleet, checkpointsOfGateway, type TargetCheckpoints } from "./checkpoint-target.ts";
 import { loadSettings } from "./load-settings.ts";
 import { type Login, readLogin } from "./login.ts";
+import { type SeedSource, seedOfFleet, seedOfGateway } from "./seed-source.ts";
 import type { Terminal } from "./terminal.ts";
 
 export interface TargetOptions {
@@ -43,6 +44,8 @@ export interface AcquireName {
   readonly thread?: string | undefined;
   readonly user?: string | undefined;
   readonly blueprint?: string | undefined;
+  /** What a new thread begins with. */
+  readonly from?: SeedSource | undefined;
 }
 
 export interface TargetLease extends AsyncDisposable {
@@ -239,9 +242,10 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
   const world = systemWorld();
   const keyOf = ({ thread, user }: ThreadName) => ({ thread, ...(user && { user }) });
   return {
-    async acquire({ thread, user, blueprint }, purpose, signal) {
+    async acquire({ thread, user, blueprint, from }, purpose, signal) {
       const options = { ...(thread && { thread }), ...(user && { user }), ...(blueprint && { blueprint }) };
-      const lease = await fleet.acquire({ ...options, purpose, signal });
+      const seed = from === undefined ? {} : { from: seedOfFleet(from) };
+      const lease = await fleet.acquire({ ...options, ...seed, purpose, signal });
       return {
         sandbox: lease.sandbox,
         recovery: lease.recovery,
@@ -290,8 +294,11 @@ async function* fleetEvents(fleet: Fleet, signal: AbortSignal): AsyncGenerator<F
 function gatewayTarget(gateway: SandlotClient): Target {
   const actingFor = ({ user }: Whose) => (user === undefined ? gateway : gateway.actingFor(user));
   return {
-    acquire: ({ thread, user, blueprint }, purpose, signal) =>
-      actingFor({ user }).acquire({ purpose, signal, ...(thread && { thread }), ...(blueprint && { blueprint }) }),
+    async acquire({ thread, user, blueprint, from }, purpose, signal) {
+      const options = { ...(thread && { thread }), ...(blueprint && { blueprint }) };
+      const seed = from === undefined ? {} : { from: await seedOfGateway(from) };
+      return actingFor({ user }).acquire({ purpose, signal, ...options, ...seed });
+    },
     list: (whose) => actingFor(whose).listSandboxes(),
     threads: (whose) => actingFor(whose).listThreads(),
     findThread: (name) => actingFor(name).findThread(name.thread),

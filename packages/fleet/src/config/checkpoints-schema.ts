@@ -13,6 +13,18 @@ const leftOutPath = z
     "must be a path below the workspace's root, such as `.home/.cache`",
   );
 
+const leftOutPaths = z.array(leftOutPath).max(100, "at most 100 paths");
+
+/** Of one blueprint. */
+export const blueprintCheckpointsSchema = z
+  .strictObject({
+    automatic: z.boolean().optional().describe("Default: `checkpoints.automatic`."),
+    leftOut: leftOutPaths
+      .optional()
+      .describe("In place of `checkpoints.leftOut`. A restore leaves what either side leaves out as it is."),
+  })
+  .describe("Checkpoints of threads of this blueprint, where they differ from those of others.");
+
 export const checkpointsSchema = z
   .strictObject({
     automatic: z
@@ -29,9 +41,7 @@ export const checkpointsSchema = z
       .min(1, "must be at least 1: none would ever be taken")
       .default(checkpoints.concurrentMax)
       .describe("How many automatic checkpoints one process takes at the same time."),
-    leftOut: z
-      .array(leftOutPath)
-      .max(100, "at most 100 paths")
+    leftOut: leftOutPaths
       .default([...checkpoints.leftOut])
       .describe("Paths below the workspace's root that are never kept. A restore leaves them as they are."),
     perThreadMax: count

@@ -423,6 +423,8 @@ interface FleetConfigBlueprints {
   readonly pod?: FleetConfigBlueprintsPod | undefined;
   /** What is built once, in a fresh sandbox, and then mounted read-only at /opt/env in every sandbox. */
   readonly setup?: FleetConfigBlueprintsSetup | undefined;
+  /** Checkpoints of threads of this blueprint, where they differ from those of others. */
+  readonly checkpoints?: FleetConfigBlueprintsCheckpoints | undefined;
   /** What sandboxes can reach. */
   readonly network?: FleetConfigBlueprintsNetwork | undefined;
 }
@@ -558,6 +560,14 @@ interface FleetConfigBlueprintsSetupNetworkMirrors {
   readonly host: string;
   /** Addresses or networks (CIDR) of that host, where they are private. */
   readonly addresses?: readonly string[] | undefined;
+}
+
+/** Checkpoints of threads of this blueprint, where they differ from those of others. */
+interface FleetConfigBlueprintsCheckpoints {
+  /** Default: `checkpoints.automatic`. */
+  readonly automatic?: boolean | undefined;
+  /** In place of `checkpoints.leftOut`. A restore leaves what either side leaves out as it is. */
+  readonly leftOut?: readonly string[] | undefined;
 }
 
 /** What sandboxes can reach. */

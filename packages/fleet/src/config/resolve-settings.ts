@@ -92,7 +92,7 @@ function resolveBlueprints(
     ...completed.blueprints,
   };
   return dictionary(
-    Object.entries(configured).map(([name, given]) => {
+    Object.entries(configured).map(([name, { checkpoints, ...given }]) => {
       const blueprint: Blueprint = {
         ...given,
         mounts: resolveMounts(name, given.mounts, volumes, environment, problems),
@@ -103,7 +103,8 @@ function resolveBlueprints(
       };
       // Only configured limits: each process chooses defaults, and all processes of a home must agree on the hash.
       const hash = hashBlueprint(engine, { ...blueprint, limits: withoutGaps(given.limits) });
-      return [name, { name, hash, blueprint }];
+      // A sandbox cannot observe them.
+      return [name, { name, hash, blueprint, ...(checkpoints !== undefined && { checkpoints }) }];
     }),
   );
 }

@@ -15,7 +15,7 @@ import { z } from "zod";
 import { accountIdsSchema } from "../backend/config/account-ids.ts";
 import { COUNT_MAX, count, describeWritten, durationOrOff, durationOverZero, size } from "../backend/config/amounts.ts";
 import { podSettingsSchema } from "../backend/pod-settings.ts";
-import { checkpointsSchema } from "./checkpoints-schema.ts";
+import { blueprintCheckpointsSchema, checkpointsSchema } from "./checkpoints-schema.ts";
 import { UNLIMITED } from "./default-limits.ts";
 import { DEFAULTS } from "./defaults.ts";
 import { environmentsSchema } from "./environments-schema.ts";
@@ -153,6 +153,7 @@ const blueprintSchema = z
     mounts: z.array(mountSchema).default([]).describe("Host directories that sandboxes see."),
     pod: podSettingsSchema.optional(),
     setup: setupSchema.optional(),
+    checkpoints: blueprintCheckpointsSchema.optional(),
     network: networkSchema,
   })
   .describe("What a sandbox is made from.");

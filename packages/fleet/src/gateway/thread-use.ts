@@ -97,7 +97,9 @@ export class ThreadUse {
       // What is kept here takes room, and keeps a sandbox past its lifetime from being replaced.
       const inTheWay = full || isSandlotError(error, "sandbox_expired");
       if (!inTheWay || !(await this.#leases.releaseKept(full ? undefined : key))) throw error;
-      return await acquireGranted(this.#fleet, key, order);
+      // The first try has seeded the thread.
+      const { from: _, ...again } = order;
+      return await acquireGranted(this.#fleet, key, again);
     }
   }
 

@@ -1,6 +1,7 @@
 /** Processes of this machine, by pid and start time: a pid alone may be reused. */
 
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { errnoOf, unlessMissing } from "../world/disk-trouble.ts";
 import { startTimeOf } from "../world/system-world.ts";
 import { sleep } from "../world/waiting.ts";
 import type { Liveness, World } from "../world/world.ts";
@@ -31,6 +32,42 @@ export function livenessOf({ pid, startTime }: ProcessId): Liveness {
   const now = identify(pid);
   if (now === undefined) return "unknown";
   return now?.startTime === startTime ? "alive" : "dead";
+}
+
+/**
+ * A process and everything that it has started, as far as it still runs. In a pid namespace whose init it is, that is all
+ * of the namespace. A process that starts or ends meanwhile may be missing.
+ */
+export function withDescendants(pid: number): readonly number[] {
+  const found = [pid];
+  for (const one of found) found.push(...childrenOf(one));
+  return found;
+}
+
+function childrenOf(pid: number): readonly number[] {
+  const threads = unlessEnded(() => readdirSync(`/proc/${pid}/task`)) ?? [];
+  return threads.flatMap((thread) => {
+    const text = unlessEnded(() => readFileSync(childrenFile(pid, thread), "latin1")) ?? "";
+    return text.split(" ").filter(Boolean).map(Number);
+  });
+}
+
+/** Whether this kernel can say what a process has started. */
+export function knowsDescendants(): boolean {
+  return existsSync(childrenFile(process.pid, String(process.pid)));
+}
+
+function childrenFile(pid: number, thread: string): string {
+  return `/proc/${pid}/task/${thread}/children`;
+}
+
+function unlessEnded<T>(read: () => T): T | undefined {
+  try {
+    return unlessMissing(read);
+  } catch (error) {
+    if (errnoOf(error) === "ESRCH") return undefined;
+    throw error;
+  }
 }
 
 /** Kills exactly that process. One that has already ended is fine. */

@@ -20,6 +20,7 @@ import { execEndingCases } from "./backend-suite/exec-ending.ts";
 import { fileSearchCases } from "./backend-suite/file-search.ts";
 import { fileStreamCases } from "./backend-suite/file-streams.ts";
 import { fileCases } from "./backend-suite/files.ts";
+import { freezingCases } from "./backend-suite/freezing.ts";
 import { homeCases } from "./backend-suite/home.ts";
 import { lifecycleCases } from "./backend-suite/lifecycle.ts";
 import { livenessCases } from "./backend-suite/liveness.ts";
@@ -57,6 +58,7 @@ const GROUPS: Readonly<Record<string, readonly BackendCase[]>> = {
   workspaces: workspaceCases,
   home: homeCases,
   checkpoints: checkpointCases,
+  freezing: freezingCases,
   liveness: livenessCases,
   activity: activityCases,
   exec: execCases,

@@ -335,6 +335,19 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
   ],
   "C-43": ["delays no release, acquire or stop, and is one at a time for a thread"],
   "C-44": ["is forked from a checkpoint or from now, with its links"],
+  "C-45": [
+    "reads, copies and synchronizes nothing while takers have to wait",
+    "a taker that comes while it marks or copies is done first, and loses nothing by it",
+  ],
+  "C-46": [
+    "an upload that was staged before a restore is not placed while it stands, and is afterwards",
+    "a write whose content arrives during a restore is refused at its end",
+  ],
+  "C-47": [
+    "a container is paused until it is thawed, and only then another process has its turn",
+    "the freeze of a dead process is ended by another one, and by the next freeze",
+    "answers again after it was thawed",
+  ],
   "S-89": [
     "neither gateway touches what the other's engine has, whatever housekeeping is due",
     "npm run sim › engine-knows-what-it-is-asked",

@@ -1,8 +1,11 @@
 /** Checkpoints over HTTP with the client: the walk of a person, the rights of keys, and the events. */
 
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { SandlotClient } from "@sandlot/client";
 import { type FleetEvent, isSandlotError } from "@sandlot/contract";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { type Caller, openStage, type Stage } from "./support/stage.ts";
 
 let stage: Stage;
@@ -73,6 +76,38 @@ describe("checkpoints over HTTP", () => {
     expect((await lease.sandbox.exec("cat file")).stdout).toBe("one\n");
     const [newest] = await client.checkpoints.list("held");
     expect(lease.recovery).toMatchObject({ kind: "restored", checkpoint: { id: newest?.id, differs: false } });
+  });
+
+  test("a lease begins a new thread with a checkpoint, an archive, or, for operators, a directory of the host", async () => {
+    await run("source", "echo one > file; ln -s file link");
+    const { checkpoint } = await client.checkpoints.take("source", { label: "begin" });
+    await run("source", "echo two > file");
+    const archive = client.checkpoints.export("source", checkpoint.id);
+    const sources = [
+      [{ thread: "source", checkpoint: "begin" }, "one\n"],
+      [{ thread: "source" }, "two\n"],
+      [{ archive }, "one\n"],
+    ] as const;
+    for (const [at, [from, expected]] of sources.entries()) {
+      await using lease = await client.acquire({ thread: `seeded-${at}`, from });
+      expect((await lease.sandbox.exec("cat link")).stdout).toBe(expected);
+      expect(await codeOf(client.acquire({ thread: `seeded-${at}`, from: { thread: "source" } }))).toBe(
+        "thread_exists",
+      );
+    }
+    expect(await codeOf(others.acquire({ thread: "stolen", from: { thread: "source" } }))).toBe("thread_not_found");
+    const directory = mkdtempSync(join(tmpdir(), "sandlot-seed-"));
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    mkdirSync(join(directory, "workspace"));
+    for (const folder of ["", "workspace"]) writeFileSync(join(directory, folder, "file"), "of the host\n");
+    expect(await codeOf(client.acquire({ thread: "of-host", from: { directory } }))).toBe("forbidden");
+    expect(await codeOf(client.checkpoints.list("of-host").then(({ length }) => Promise.reject(length)))).toBe("0");
+    const { url, key } = stage.operator;
+    await using lease = await new SandlotClient({ url, apiKey: key }).acquire({
+      thread: "of-host",
+      from: { directory },
+    });
+    expect((await lease.sandbox.exec("cat file")).stdout).toBe("of the host\n");
   });
 
   test("an exported archive begins another thread, and removing one leaves the others", async () => {

@@ -28,6 +28,7 @@ import type {
   EngineObject,
   ListOptions,
   Target,
+  Thaw,
 } from "../../backend/backend.ts";
 import { BackendCalls } from "../../backend/backend-calls.ts";
 import type { Blueprint } from "../../backend/blueprint.ts";
@@ -122,7 +123,7 @@ class DockerBackend implements Backend {
   constructor(engine: Engine, settings: DockerSettings, { world, others = NO_OTHERS }: DockerBackendOptions) {
     this.#world = world;
     this.#others = others;
-    const { fleetId, home, account, ownsAccount, docker } = settings;
+    const { fleetId, home, account, ownsAccount, docker, blueprints } = settings;
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
     this.#engine = engine;
     this.#settings = settings;
@@ -135,8 +136,7 @@ class DockerBackend implements Backend {
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);
     const shared = { world, engine, layout, objects: this.#objects, workspaces: this.workspaces };
     if (docker.pauseParked && !engine.facts.canPause) throw missingCapability("pause", "docker.pauseParked");
-    const [{ publishHost }, { blueprints }] = [docker, settings];
-    const published = { publishHost, publishes: publishes(docker) };
+    const published = { publishHost: docker.publishHost, publishes: publishes(docker) };
     this.#credentials = new ContainerCredentials({ ...shared, ...published, liveness: this.#liveness });
     const onRefused = (sandboxId: SandboxId, { host, port, rule, because }: Refusal) =>
       this.#watcher.tell({ type: "egress-refused", sandboxId, host, port, rule, because });
@@ -149,7 +149,7 @@ class DockerBackend implements Backend {
     this.#accounts = accounts;
     this.#remover = new Remover({ ...shared, egresses, accounts, fleetId, liveness: this.#liveness, aioRecords });
     const watch = (listener: (event: EngineEvent) => void) => this.#watcher.add(listener);
-    const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, publishHost, watch };
+    const aio = { ...shared, records: aioRecords, liveness: this.#liveness, account, ...published, watch };
     this.#aio = settings.speaksAio ? new AioRuntime(aio) : null;
     this.#images = new Images(engine, world, docker, (told) => this.#watcher.tell({ type: "image-pulling", ...told }));
     this.#maker = new Maker({
@@ -159,7 +159,7 @@ class DockerBackend implements Backend {
       onRuntimeProblem: (error) => onTrouble("runtime-directories", problemOf(error)),
     });
     this.#pauses = new ContainerPauses({
-      ...{ world, engine, fleetId, pausesParked: docker.pauseParked && this.#aio === null },
+      ...{ world, engine, fleetId, directory: layout.root, pausesParked: docker.pauseParked && this.#aio === null },
       isIdle: (name) => this.#isIdle(name),
       onResumed: (name) => void this.#renewed(name).catch(() => {}),
       onTrouble: (problem) => onTrouble("pause", problem),
@@ -171,20 +171,18 @@ class DockerBackend implements Backend {
       this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because });
     this.#guards = new ContainerGuards({ world, engine, layout, blueprints, listener: { onHit, onProblem } });
     // A paused container needs no renewal: its clock for orphans stands still, and it could not respond.
-    const isStill = (containerId: string) => this.#pauses.isPaused(containerId);
     const renewed = {
       names: () => this.#objects.names(),
       living: async (name: string) => {
         const object = await this.#living(name);
-        return object === null || isStill(object.container.containerId) ? null : object;
+        return object === null || this.#pauses.isPaused(object.container.containerId) ? null : object;
       },
     };
     this.#renewer = new Renewer(world, renewed, this.#credentials, settings.orphanTimeoutMs);
     // A server of the image's own does not take renewals.
     if (settings.orphanTimeoutMs > 0 && this.#aio === null) this.#renewer.start();
     // Half-written files of a crash do no harm, so a failure to remove them can wait for the next start.
-    const sweepAccounts = async () => accounts.sweep();
-    const sweeps = [this.#objects.sweep(world.wallMs()), this.workspaces.sweep(), sweepAccounts()];
+    const sweeps = [this.#objects.sweep(world.wallMs()), this.workspaces.sweep(), (async () => accounts.sweep())()];
     this.#sweeping = Promise.allSettled(sweeps);
     this.lateBindingProblem = lateBindingProblem(engine, this.workspaces);
     const network = canHaveNetwork(engine, settings);
@@ -244,6 +242,9 @@ class DockerBackend implements Backend {
       return listed.filter((object) => object !== null);
     });
   }
+
+  freeze = async (ref: EngineRef, signal: AbortSignal): Promise<Thaw> =>
+    this.#pauses.freeze(this.#parse(ref).containerId, signal, this.#calls.ending);
 
   /** Docker's own id of the engine; Podman's host name and storage; the host and folder of Apple's services. */
   get engineId(): string {

@@ -10,22 +10,29 @@
  *
  * Invariants
  * - A container that this process wants (attaching or attached) is unpaused as soon as an event reports its pause.
+ * - A pause that is a freeze (`container-freezes.ts`) is left alone while its process lives, and undone when that is dead.
  * - A pause that crosses an attach is undone: in this process at once, in another process by its attach.
  * - Only containers whose daemon reported idle are paused, and only where that is configured.
  */
 
+import { join } from "node:path";
 import type { FleetId } from "@sandlot/contract";
 import { isSandlotError } from "@sandlot/contract";
+import type { Thaw } from "../../backend/backend.ts";
+import { frozenFor } from "../../backend/frozen.ts";
 import type { ObjectName } from "../../host/layout.ts";
+import { sleep } from "../../world/waiting.ts";
 import type { Timer, World } from "../../world/world.ts";
+import { ContainerFreezes, isSettled } from "./container-freezes.ts";
 import type { Engine } from "./engine/engine.ts";
-import { isRefusal } from "./engine/trouble.ts";
 import { fleetFilter } from "./objects/labels.ts";
 
 export interface PausingParts {
   readonly world: World;
   readonly engine: Engine;
   readonly fleetId: FleetId;
+  /** The fleet's on this machine. */
+  readonly directory: string;
   /** Whether parked ones are paused. */
   readonly pausesParked: boolean;
   /** `null` when there is no daemon to ask any more. */
@@ -44,9 +51,12 @@ const LOOK_AGAIN_MS = 10_000;
 /** A running daemon responds far sooner; an extra check does no harm to a slow one. */
 const SILENCE_MS = 300;
 const RETRY_MS = 200;
+/** When the process of a freeze is looked at again. */
+const FREEZE_LOOK_MS = 2_000;
 
 export class ContainerPauses {
   readonly #parts: PausingParts;
+  readonly #freezes: ContainerFreezes;
   readonly #wanted = new Map<string, number>();
   readonly #paused = new Set<string>();
   /** Pauses and unpauses of this process that are under way. */
@@ -57,6 +67,14 @@ export class ContainerPauses {
 
   constructor(parts: PausingParts) {
     this.#parts = parts;
+    const { world, engine, directory } = parts;
+    this.#freezes = new ContainerFreezes({ world, engine, directory: join(directory, "frozen") });
+  }
+
+  /** `null` is a container that was never made. */
+  async freeze(containerId: string | null, signal: AbortSignal, closing: AbortSignal): Promise<Thaw> {
+    if (containerId === null) return async () => true;
+    return frozenFor(signal, this.#freezes.freeze(containerId, AbortSignal.any([signal, closing])));
   }
 
   isPaused(containerId: string | null): boolean {
@@ -106,10 +124,13 @@ export class ContainerPauses {
     const wasPaused = this.#paused.has(containerId);
     if (motion === "paused") {
       this.#paused.add(containerId);
+      this.#freezes.heardPaused(containerId);
+      if (this.#freezes.isHeld(containerId)) this.#lookAtFreeze(containerId);
       if (this.#wanted.has(containerId)) this.#resume(containerId);
       return;
     }
     this.#paused.delete(containerId);
+    this.#freezes.heardRunning(containerId);
     const name = this.#names.get(containerId);
     if (motion === "running" && wasPaused && name !== undefined) this.#parts.onResumed(name);
     if (motion === "gone") {
@@ -123,12 +144,33 @@ export class ContainerPauses {
     const { engine, fleetId } = this.#parts;
     const listed = await engine.list(fleetFilter(fleetId)).catch(() => []);
     for (const { Id, State } of listed) this.heard(Id, State === "paused" ? "paused" : "running");
+    for (const containerId of this.#freezes.left()) this.#thaw(containerId);
   }
 
   stop(): void {
     this.#stopped = true;
     for (const timer of this.#timers.values()) timer.cancel();
     this.#timers.clear();
+  }
+
+  /** No event says that the process of a freeze has died. */
+  #lookAtFreeze(containerId: string): void {
+    const look = () => {
+      if (this.#stopped || !this.#paused.has(containerId)) return;
+      if (this.#freezes.isHeld(containerId)) this.#lookAtFreeze(containerId);
+      else if (this.#freezes.left().includes(containerId)) this.#thaw(containerId);
+    };
+    this.#parts.world.timer(FREEZE_LOOK_MS, look, { background: true });
+  }
+
+  /** Outside of any call: what fails now is tried again. */
+  #thaw(containerId: string): void {
+    const again = () => {
+      if (!this.#stopped && this.#freezes.left().includes(containerId)) this.#thaw(containerId);
+    };
+    this.#freezes
+      .thawLeft(containerId)
+      .catch(() => void this.#parts.world.timer(FREEZE_LOOK_MS, again, { background: true }));
   }
 
   #plan(containerId: string, name: ObjectName, delayMs: number): void {
@@ -175,12 +217,14 @@ export class ContainerPauses {
   }
 
   async #unpause(containerId: string): Promise<void> {
+    while (!this.#stopped && this.#freezes.isHeld(containerId)) await sleep(this.#parts.world, RETRY_MS);
     try {
       await this.#act(containerId, this.#parts.engine.unpause(containerId));
     } catch (error) {
       if (!isSettled(error)) throw error;
     }
     this.#paused.delete(containerId);
+    this.#freezes.forgetLeft(containerId);
   }
 
   async #act(containerId: string, acting: Promise<void>): Promise<void> {
@@ -196,10 +240,4 @@ export class ContainerPauses {
     const found = await this.#parts.engine.inspect(containerId).catch(() => null);
     if (found?.State.Status === "paused") this.heard(containerId, "paused");
   }
-}
-
-/** It is gone, has ended, or is already in the wanted state; an event of the other change follows. */
-function isSettled(error: unknown): boolean {
-  if (isRefusal(error, 404) || isRefusal(error, 409)) return true;
-  return isRefusal(error, 500) && /(not|already) paused|not running/i.test(error.message);
 }

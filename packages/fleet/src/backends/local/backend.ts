@@ -27,8 +27,10 @@ import type {
   EngineObject,
   ListOptions,
   Target,
+  Thaw,
 } from "../../backend/backend.ts";
 import { BackendCalls } from "../../backend/backend-calls.ts";
+import { frozenFor } from "../../backend/frozen.ts";
 import type { HostWorkspaces } from "../../backend/host-workspaces.ts";
 import type { Markers } from "../../backend/markers.ts";
 import { type IdMapping, type SandboxAccounts, sandboxAccounts } from "../../host/accounts/index.ts";
@@ -53,6 +55,7 @@ import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
 import { Egresses } from "./egress.ts";
 import { strayDescriptors } from "./engine/stray-descriptors.ts";
+import { canFreezeSandboxes, frozenSandbox } from "./freezing.ts";
 import { Guards } from "./guards.ts";
 import { Maker } from "./maker.ts";
 import { notOurs, type ParsedRef, parseRef } from "./objects/engine-ref.ts";
@@ -73,6 +76,8 @@ export interface LocalBackendOptions {
 }
 
 const NAME = "local";
+/** Of calls that are abandoned in another way. */
+const UNLIMITED = new AbortController().signal;
 
 export function createLocalBackend(options: LocalBackendOptions): Backend {
   return new LocalBackend(options);
@@ -176,7 +181,9 @@ class LocalBackend implements Backend {
     this.#sweeping = this.#sweep();
     const late = this.workspaces.probeLateBinding();
     this.lateBindingProblem = late.possible ? null : late.reason;
-    this.capabilities = capabilitiesOf(isUnsafe, late.possible, accounts !== null);
+    const canPause = canFreezeSandboxes(isUnsafe, world);
+    const ownAccounts = accounts !== null;
+    this.capabilities = capabilitiesOf(isUnsafe, { lateBinding: late.possible, canPause, ownAccounts });
   }
 
   create(spec: CreateSpec, signal: AbortSignal): Promise<Created> {
@@ -234,6 +241,13 @@ class LocalBackend implements Backend {
   /** A sandbox has the host's own `/usr`. */
   programsOf(): Promise<string> {
     return hostInterpreters();
+  }
+
+  freeze(ref: EngineRef, signal: AbortSignal): Promise<Thaw> {
+    const freezing = this.#calls.ask("freeze", UNLIMITED, async () =>
+      frozenSandbox(await this.#objects.get(this.#parse(ref).name), this.#world),
+    );
+    return frozenFor(signal, freezing);
   }
 
   async hostWorkspaces(): Promise<HostWorkspaces> {
@@ -368,13 +382,17 @@ class LocalBackend implements Backend {
   }
 }
 
-function capabilitiesOf(isUnsafe: boolean, lateBinding: boolean, ownAccounts: boolean): ReadonlySet<Capability> {
+function capabilitiesOf(
+  isUnsafe: boolean,
+  { lateBinding, canPause, ownAccounts }: Readonly<Record<"lateBinding" | "canPause" | "ownAccounts", boolean>>,
+): ReadonlySet<Capability> {
   const always: Capability[] = ["checkpoints", "mounts", "sessions", "terminal", "watch", "preview"];
   // Without namespaces nothing enforces a network policy or a slot.
   if (isUnsafe) return new Set(always);
   const some: Capability[] = [
     ...(closingProblem() === null ? ["closed-daemon" as const] : []),
     ...(lateBinding ? ["late-binding" as const] : []),
+    ...(canPause ? ["pause" as const] : []),
     ...(ownAccounts ? ["own-account" as const] : []),
   ];
   return new Set([...always, "environments", "limits", "network", ...some]);

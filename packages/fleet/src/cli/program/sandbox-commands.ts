@@ -26,6 +26,10 @@ export function addSandboxCommands(program: Command, around: CommandContext): vo
       "run a command in a thread's sandbox: one word is a line for the shell, several are program and arguments",
     )
     .option("-b, --blueprint <name>", "what a new sandbox is made from")
+    .option(
+      "--from <source>",
+      "what a new thread begins with: a thread, thread@checkpoint, ./archive.tar, or ./directory (operators)",
+    )
     .option("-C, --cwd <path>", "where to run; default /mnt/user-data/workspace")
     .option("-e, --env <name=value>", "an environment variable; may be repeated", collectVariable)
     .option("--timeout <duration>", "end the command after this long, such as 5s or 10m; a bare number is ms", duration)

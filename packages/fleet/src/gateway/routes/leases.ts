@@ -18,9 +18,10 @@ import {
   threadParamsSchema,
   type UserId,
 } from "@sandlot/contract";
+import type { FastifyRequest } from "fastify";
 import { z } from "zod";
 import { parseUser } from "../../config/call-options.ts";
-import type { Fleet, Lease } from "../../fleet.ts";
+import type { Fleet, Lease, SeedInput } from "../../fleet.ts";
 import type { GatewayApp, GatewayContext } from "../context.ts";
 import { userOf } from "../guards/caller.ts";
 import { goneSignal, threadOf } from "../thread-use.ts";
@@ -47,11 +48,12 @@ export function leaseRoutes(app: GatewayApp, { fleet, threads, world }: GatewayC
     },
     async (request, reply) => {
       const key = threadOf(request);
-      const { purpose, ttlMs, blueprint } = leaseRequestSchema.parse(request.body ?? {});
+      const { purpose, ttlMs, blueprint, from } = leaseRequestSchema.parse(request.body ?? {});
       const signal = goneSignal(reply);
       const lease = await threads.acquireAs(key, {
         ...{ ttlMs, signal, purpose: purpose ?? "remote" },
         ...(blueprint === undefined ? {} : { blueprint }),
+        ...(from === undefined ? {} : { from: seedOf(from, request) }),
       });
       if (signal.aborted) await lease.release();
       else given.remember(lease, key.user);
@@ -100,6 +102,16 @@ export function leaseRoutes(app: GatewayApp, { fleet, threads, world }: GatewayC
       return reply.code(204).send(null);
     },
   );
+}
+
+/** A directory of the host is read with the gateway's rights. */
+function seedOf(from: NonNullable<z.output<typeof leaseRequestSchema>["from"]>, request: FastifyRequest): SeedInput {
+  if ("directory" in from) {
+    if (request.caller?.scope === "operator") return from;
+    throw new SandlotError("forbidden", { problem: "a directory of the host is for operators" });
+  }
+  const { thread, checkpoint } = from;
+  return { thread, ...(checkpoint !== undefined && { checkpoint }) };
 }
 
 async function renew(fleet: Fleet, leaseId: string, lease: Lease | null): Promise<{ readonly expiresInMs: number }> {

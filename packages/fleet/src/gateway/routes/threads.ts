@@ -161,16 +161,22 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       const to = { ...from, thread: parseThreadId(request.body.to) };
       if (to.thread === from.thread) throw new SandlotError("thread_exists", { thread: to.thread });
       if ((await threads.find(to)) !== null) throw new SandlotError("thread_exists", { thread: to.thread });
-      const outcome = await branched(request.body.checkpoint, from, to, goneSignal(reply));
+      const outcome = await branched(request.body, from, to, goneSignal(reply));
       const { fileCount, sizeBytes, skipped } = outcome;
       return reply.code(201).send({ thread: to.thread, fileCount, sizeBytes, skipped: [...skipped] });
     },
   );
 
   /** A fork, where the backend has checkpoints; otherwise a copy without links. */
-  async function branched(checkpoint: string | undefined, from: ThreadKey, to: ThreadKey, signal: AbortSignal) {
+  async function branched(
+    { checkpoint, requestId }: { readonly checkpoint?: string | undefined; readonly requestId?: string | undefined },
+    from: ThreadKey,
+    to: ThreadKey,
+    signal: AbortSignal,
+  ) {
     try {
-      const what = { signal, ...(checkpoint !== undefined && { checkpoint }) };
+      const named = requestId === undefined ? {} : { requestId };
+      const what = { signal, ...named, ...(checkpoint !== undefined && { checkpoint }) };
       const { skipped, ...counts } = await fleet.checkpoints.fork(from, to.thread, what);
       return { ...counts, skipped: skipped.map((path) => `${WORKSPACE_ROOT}/${path}`) };
     } catch (error) {

@@ -89,9 +89,9 @@ export class DiskCheckpoints implements Checkpoints {
   }
 
   take(owner: WorkspaceOwner, options: TakeOptions): Promise<Taken> {
-    const { signal, onProgress, label = null, verify = false, requestId = null, ...rest } = options;
+    const { signal, onProgress, label = null, leftOut = null, verify = false, requestId = null, ...rest } = options;
     const { cause, generation, environment, writers } = rest;
-    const request = { cause, generation, environment, writers, label, verify, requestId };
+    const request = { cause, generation, environment, writers, label, leftOut, verify, requestId };
     const run = (ending: AbortSignal) => this.#pool.run("take", [owner, request], { signal: ending, onProgress });
     if (label !== null || requestId !== null) return run(signal);
     return this.#share(JSON.stringify([owner.user, owner.thread, request]), signal, run);

@@ -3,6 +3,7 @@
  *
  *   checkpoints/<userKey>/lock                      an empty SQLite file: takers and readers hold it SHARED, the
  *                                                   collector EXCLUSIVE
+ *   checkpoints/<userKey>/collector                 the same, for one collector at a time
  *   checkpoints/<userKey>/turns/<n>                 one per thread (names share them): who takes or restores holds it
  *   checkpoints/<userKey>/clock                     touched for the file system's time
  *   checkpoints/<userKey>/packs/<random>.pack       contents and tree objects, with their index at the end
@@ -24,6 +25,7 @@ import { checkpointsOf, MARK, userKeyOf } from "../workspaces/kept-checkpoints.t
 export interface StorePaths {
   readonly root: string;
   readonly lock: string;
+  readonly collector: string;
   readonly turns: string;
   readonly clock: string;
   readonly packs: string;
@@ -42,6 +44,7 @@ export function storePaths(fleetRoot: string, userKey: string): StorePaths {
   return {
     root,
     lock: join(root, "lock"),
+    collector: join(root, "collector"),
     turns: join(root, "turns"),
     clock: join(root, "clock"),
     packs: join(root, "packs"),

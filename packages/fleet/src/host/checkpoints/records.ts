@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { type Checkpoint, pathSampleSchema } from "@sandlot/contract";
 import { z } from "zod";
 import { unlessMissing } from "../../world/disk-trouble.ts";
+import { CHECKPOINT_DEFAULTS } from "./options.ts";
 import { calls, closing, syncDirectory, writeAll } from "./store/calls.ts";
 
 const ID_PATTERN = /^[0-9a-f]{16}$/;
@@ -32,6 +33,8 @@ const recordSchema = z.object({
   links: hex.nullable(),
   /** A list of all paths that were left out or torn, as an object. */
   leftOutTable: hex.nullable(),
+  /** Paths that it never keeps. */
+  excluded: z.array(z.string()).default([...CHECKPOINT_DEFAULTS.excluded]),
   fileCount: z.int().nonnegative(),
   sizeBytes: z.number().nonnegative(),
   addedBytes: z.number().nonnegative(),

@@ -27,6 +27,7 @@
  */
 
 export { DiskBudget } from "./disk/budget.ts";
+export { canFreeze, freeze } from "./disk/freezer.ts";
 export { DiskGuard } from "./disk/guard.ts";
 export type { DiskKeeper } from "./disk/keeper.ts";
 export { DiskWatcher } from "./disk/watcher.ts";

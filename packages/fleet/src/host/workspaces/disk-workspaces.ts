@@ -293,7 +293,13 @@ export class DiskWorkspaces implements Workspaces {
       return homes.descriptor(thread);
     });
     if (descriptor === undefined) return null;
-    return new WorkspaceHandle(descriptor, { account: () => owners.ofFiles(thread, descriptor), world, trash });
+    const commit = (work: () => void) =>
+      this.#locked([thread], `home:${thread}`, () => {
+        homes.checkRestored(thread);
+        work();
+      });
+    const account = () => owners.ofFiles(thread, descriptor);
+    return new WorkspaceHandle(descriptor, { account, world, trash, commit });
   }
 
   /**

@@ -5,7 +5,8 @@
  * sandbox can change a draft like any file of its own; this has no effect outside.
  */
 
-import { type FileHandle, link, lstat, open, rename, unlink } from "node:fs/promises";
+import { linkSync, renameSync } from "node:fs";
+import { type FileHandle, lstat, open, unlink } from "node:fs/promises";
 import { checkFileMode, FILE_MODE_BITS, type FileStat, SandlotError, type WriteOptions } from "@sandlot/contract";
 import { errnoOf, inOurWords, isMissing } from "../../world/disk-trouble.ts";
 import { giveBack } from "../../world/given-bytes.ts";
@@ -28,6 +29,7 @@ interface Target {
   readonly path: string;
   readonly draft: string;
   readonly account: () => Account;
+  readonly commit: (change: () => void) => Promise<void>;
 }
 
 const FILE_MODE = 0o644;
@@ -48,8 +50,8 @@ export async function writeFile(target: Target, content: Content, options: HostW
     // Reading the content took time, so another file may have the name now.
     if (options.ifVersion !== undefined) checkVersion(path, await presentAt(final, path), options.ifVersion);
     // A link fails on an existing file, a rename replaces it.
-    if (options.ifVersion === null) await link(draft, final);
-    else await rename(draft, final);
+    if (options.ifVersion === null) await target.commit(() => linkSync(draft, final));
+    else await target.commit(() => renameSync(draft, final));
     // A walk that gives the workspace to another account may have missed both names.
     await ownBy(file, account, owner);
     return describe(path, await file.stat({ bigint: true }));

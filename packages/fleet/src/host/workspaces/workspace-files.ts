@@ -8,7 +8,8 @@
  *   a symbolic link, or a file with several names. The new file belongs to the sandbox.
  */
 
-import { type FileHandle, lstat, opendir, open as openFile, rename, rmdir, unlink } from "node:fs/promises";
+import { readlinkSync, renameSync, rmdirSync, unlinkSync } from "node:fs";
+import { type FileHandle, lstat, opendir, open as openFile, unlink } from "node:fs/promises";
 import { type FileListing, type FileStat, isSandlotError, SANDBOX_LIMITS, SandlotError } from "@sandlot/contract";
 import { inOurWords, isMissing } from "../../world/disk-trouble.ts";
 import { type DraftWorld, draftName, isAbandoned, isDraft } from "../../world/drafts.ts";
@@ -24,7 +25,15 @@ export interface FileParts {
   readonly account: () => Account;
   readonly world: DraftWorld;
   readonly trash: Trash;
+  /**
+   * Runs a change of a name, which is synchronous, in a step of its own: a restore may have begun since the workspace was
+   * opened, and has it to itself then. Absent: nothing restores workspaces here.
+   */
+  readonly commit?: (work: () => void) => Promise<void>;
 }
+
+/** Runs a change of names in a directory while nothing restores the workspace. */
+export type Commit = (change: () => void) => Promise<void>;
 
 /** Lends the descriptor of the workspace, and keeps it open until the work is done. */
 type UseRoot = <T>(work: (descriptor: number) => Promise<T>) => Promise<T>;
@@ -79,23 +88,24 @@ export class WorkspaceFiles {
   /** Writes atomically, and creates parent directories. An existing file keeps its mode unless `mode` is given. */
   write(path: string, content: Content, options: HostWriteOptions = {}): Promise<FileStat> {
     const { account, world } = this.#parts;
+    const draft = draftName(world);
     return this.#inParent(
       path,
-      (parent, name) => writeFile({ parent, name, path, account, draft: draftName(world) }, content, options),
+      (parent, name, commit) => writeFile({ parent, name, path, account, draft, commit }, content, options),
       { account },
     );
   }
 
   /** Renames within its directory, over nothing or a regular file with one name; anything else is `file_exists`. */
   replace(from: string, name: string): Promise<FileStat> {
-    return this.#inParent(from, async (parent, source) => {
+    return this.#inParent(from, async (parent, source, commit) => {
       const path = [...namesOf(from).slice(0, -1), name].join("/");
       if (namesOf(name).length !== 1) throw new SandlotError("invalid_path", { path, problem: "it is not one name" });
       const target = fdPath(parent, name);
       try {
         const there = await lstat(target).catch(nothingThere);
         if (there !== null && (!there.isFile() || there.nlink > 1)) throw new SandlotError("file_exists", { path });
-        await rename(fdPath(parent, source), target);
+        await commit(() => renameSync(fdPath(parent, source), target));
         return describe(path, await lstat(target, { bigint: true }));
       } catch (error) {
         throw inOurWords(error, path);
@@ -112,13 +122,13 @@ export class WorkspaceFiles {
   /** Removes a file, a symbolic link or an empty directory; with `recursive` a whole tree. */
   remove(path: string, options: { readonly recursive?: boolean } = {}): Promise<void> {
     const { trash, world } = this.#parts;
-    return this.#inParent(path, async (parent, name) => {
+    return this.#inParent(path, async (parent, name, commit) => {
       const target = fdPath(parent, name);
       try {
-        if (!(await lstat(target)).isDirectory()) return await unlink(target);
-        if (options.recursive !== true) return await rmdir(target);
+        if (!(await lstat(target)).isDirectory()) return await commit(() => unlinkSync(target));
+        if (options.recursive !== true) return await commit(() => rmdirSync(target));
         const owner = `removed-${world.randomHex(8)}`;
-        moveTree(target, trash.entry(owner));
+        await commit(() => moveTree(target, trash.entry(owner)));
         await trash.empty(owner);
       } catch (error) {
         throw inOurWords(error, path);
@@ -161,14 +171,21 @@ export class WorkspaceFiles {
 
   #inParent<T>(
     path: string,
-    work: (parent: number, name: string) => Promise<T>,
+    work: (parent: number, name: string, commit: Commit) => Promise<T>,
     make?: Pick<FileParts, "account">,
   ): Promise<T> {
     return this.#use(async (root) => {
       const names = namesOf(path);
+      const inStep = this.#parts.commit ?? (async (change: () => void) => change());
       const name = names.at(-1);
       if (name === undefined) throw new SandlotError("invalid_path", { path, problem: "it is the workspace itself" });
-      return inDirectory(root, names.slice(0, -1), (parent) => work(parent, name), make);
+      const commit = (parent: number) => (change: () => void) =>
+        inStep(() => {
+          // A restore, or the sandbox, has taken the directory away since: a name in it would be lost.
+          if (!isWithin(root, parent)) throw new SandlotError("file_not_found", { path });
+          change();
+        });
+      return inDirectory(root, names.slice(0, -1), (parent) => work(parent, name, commit(parent)), make);
     });
   }
 
@@ -199,4 +216,10 @@ export class WorkspaceFiles {
 function nothingThere(error: unknown): null {
   if (isMissing(error)) return null;
   throw error;
+}
+
+/** Both are open directories; the kernel knows their present paths. */
+function isWithin(root: number, directory: number): boolean {
+  const [above, path] = [root, directory].map((descriptor) => readlinkSync(`/proc/self/fd/${descriptor}`));
+  return path === above || path?.startsWith(`${above}/`) === true;
 }

@@ -12,6 +12,7 @@
 import { isSandlotError, type ThreadId, type UserId } from "@sandlot/contract";
 import type { Backend } from "../../backend/backend.ts";
 import type { WorkspaceOwner } from "../../backend/checkpoints.ts";
+import { checkpointsOf } from "../../config/checkpoints-of.ts";
 import type { Settings } from "../../config/settings.ts";
 import { type EventBus, problemOf } from "../../observe/event-bus.ts";
 import { isAnonymous } from "../../store/record.ts";
@@ -27,11 +28,13 @@ export interface AutomaticCheckpointsParts {
   readonly quietMs: number;
   readonly timeoutMs: number;
   readonly concurrentMax: number;
+  /** Whether threads of this blueprint get any. */
+  readonly wants: (blueprint: string) => boolean;
   readonly held: () => readonly Slot[];
   readonly take: (owner: WorkspaceOwner, signal: AbortSignal) => Promise<unknown>;
 }
 
-/** `null` where the backend has none, or the configuration wants none. */
+/** `null` where the backend has none, or no blueprint wants any. */
 export function automaticCheckpoints({
   settings,
   backend,
@@ -44,10 +47,19 @@ export function automaticCheckpoints({
   readonly slots: Slots;
   readonly checkpoints: ThreadCheckpoints;
 }): AutomaticCheckpoints | null {
-  const { automatic, quietMs, timeoutMs, concurrentMax } = settings.checkpoints;
-  if (!automatic || backend.checkpoints === undefined) return null;
+  const { quietMs, timeoutMs, concurrentMax } = settings.checkpoints;
+  const wants = (blueprint: string) => checkpointsOf(settings, blueprint).automatic;
+  if (backend.checkpoints === undefined || !Object.keys(settings.blueprints).some(wants)) return null;
   const take = (owner: WorkspaceOwner, signal: AbortSignal) => checkpoints.takeQuietly(owner, signal);
-  return new AutomaticCheckpoints({ ...parts, quietMs, timeoutMs, concurrentMax, held: () => slots.held(), take });
+  return new AutomaticCheckpoints({
+    ...parts,
+    wants,
+    quietMs,
+    timeoutMs,
+    concurrentMax,
+    held: () => slots.held(),
+    take,
+  });
 }
 
 /** How long a closing fleet waits for those that are due. */
@@ -66,7 +78,8 @@ class AutomaticCheckpoints {
     this.#parts = parts;
     this.#unfollow = parts.bus.on(
       (event) => {
-        if (event.type === "sandbox-parked" || event.type === "sandbox-stopped") this.#ask(event.user, event.thread);
+        if (event.type === "sandbox-parked" || event.type === "sandbox-stopped")
+          this.#ask(event.user, event.thread, event.blueprint);
       },
       "sandbox-parked",
       "sandbox-stopped",
@@ -83,7 +96,7 @@ class AutomaticCheckpoints {
       const lastUse = now - unusedMs;
       if ((this.#servedUntil.get(slot) ?? Number.NEGATIVE_INFINITY) >= lastUse) continue;
       this.#servedUntil.set(slot, lastUse);
-      this.#ask(slot.user, slot.thread);
+      this.#ask(slot.user, slot.thread, slot.record.blueprint);
     }
   }
 
@@ -101,8 +114,9 @@ class AutomaticCheckpoints {
     while (this.#running.size > 0) await Promise.all(this.#running.values());
   }
 
-  #ask(user: UserId | null, thread: ThreadId | null): void {
+  #ask(user: UserId | null, thread: ThreadId | null, blueprint: string): void {
     if (user === null || thread === null || isAnonymous(thread) || this.#ending.signal.aborted) return;
+    if (!this.#parts.wants(blueprint)) return;
     this.#due.set(`${user}\n${thread}`, { user, thread });
     this.#begin();
   }

@@ -27,10 +27,12 @@ import type {
   RestoreTarget,
   Seeded,
   SeedSource,
+  TakeOptions,
   WorkspaceOwner,
 } from "../../backend/checkpoints.ts";
 import { blueprintNamed } from "../../config/blueprint-named.ts";
 import { parseDelay, parseUser } from "../../config/call-options.ts";
+import { checkpointsOf } from "../../config/checkpoints-of.ts";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import { diskBudget } from "../../config/disk-budget.ts";
 import type { Settings } from "../../config/settings.ts";
@@ -56,7 +58,9 @@ import type { World } from "../../world/world.ts";
 import type { Membership } from "../session/membership.ts";
 import { throwIfElsewhere } from "../session/refusals.ts";
 import type { Destroyer } from "../stop/destroyer.ts";
+import { progressTeller } from "../stop/restore-step.ts";
 import type { Retirement } from "../stop/retirement.ts";
+import { Quiescence } from "./quiesced.ts";
 import { diffOf } from "./thread-diff.ts";
 
 export interface ThreadCheckpointsParts {
@@ -79,9 +83,11 @@ const RETRY_AFTER_MS = 2_000;
 
 export class ThreadCheckpoints implements FleetCheckpoints {
   readonly #parts: ThreadCheckpointsParts;
+  readonly #quiescence: Quiescence;
 
   constructor(parts: ThreadCheckpointsParts) {
     this.#parts = parts;
+    this.#quiescence = new Quiescence(parts.backend);
   }
 
   async list(key: ThreadKeyInput): Promise<readonly Checkpoint[]> {
@@ -95,31 +101,27 @@ export class ThreadCheckpoints implements FleetCheckpoints {
   }
 
   take(key: ThreadKeyInput, options: TakeCheckpointOptions = {}): Promise<TakenCheckpoint> {
-    return this.#call(options, async (call) => {
+    return this.#call(key, options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, "taking a checkpoint");
       const label = options.label === undefined ? {} : { label: parseLabel(options.label) };
       const record = await this.#parts.store.find(owner.user, owner.thread);
-      const thaw = options.quiesce === true ? await this.#freeze(record, call.signal) : null;
-      try {
-        return await this.#take(checkpoints, owner, record, {
-          ...{ ...call, ...label, cause: "requested", writers: thaw === null ? "live" : "frozen" },
-          ...(options.verify === true && { verify: true }),
-        });
-      } finally {
-        await thaw?.();
-      }
+      const how = { ...call, ...label, cause: "requested", ...(options.verify === true && { verify: true }) } as const;
+      const take = (writers: "live" | "frozen") => this.#take(checkpoints, owner, record, { ...how, writers });
+      if (options.quiesce !== true) return take("live");
+      const remove = ({ checkpoint }: TakenCheckpoint) => checkpoints.remove(owner, checkpoint.id);
+      return this.#quiescence.taken(record, call.signal, () => take("frozen"), remove);
     });
   }
 
   diff(key: ThreadKeyInput, options: DiffOptions = {}): Promise<CheckpointDiff> {
-    return this.#call(options, async (call) => {
+    return this.#call(key, options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, "a diff");
       return diffOf(checkpoints, owner, options, call);
     });
   }
 
   restore(key: ThreadKeyInput, checkpoint: string, options: RestoreOptions = {}): Promise<RestoredCheckpoint> {
-    return this.#call(options, async (call) => {
+    return this.#call(key, options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, "restoring a checkpoint");
       const { id } = await checkpoints.find(owner, checkpoint);
       return this.#restore(checkpoints, owner, { checkpoint: id, as: "restore" }, options, call);
@@ -145,12 +147,16 @@ export class ThreadCheckpoints implements FleetCheckpoints {
   }
 
   seed(to: ThreadKeyInput, from: SeedInput, options: CheckpointCall = {}): Promise<Seeded> {
-    return this.#call(options, async (call) => {
+    return this.#seed(to, from, options, DEFAULT_BLUEPRINT);
+  }
+
+  #seed(to: ThreadKeyInput, from: SeedInput, options: CheckpointCall, blueprint: string): Promise<Seeded> {
+    return this.#call(to, options, async (call) => {
       const { settings, retirement } = this.#parts;
       const owner = ownerOf(to);
       const checkpoints = this.#offered("seeding a thread");
       const source = await this.#sourceOf(from, owner.user);
-      const budget = diskBudget(settings.blueprints, DEFAULT_BLUEPRINT);
+      const budget = diskBudget(settings.blueprints, blueprint);
       const claim = await this.#claim(owner);
       try {
         return await checkpoints.seed(source, owner, budget, call);
@@ -170,7 +176,7 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     key: ThreadKeyInput,
     options: CheckpointCall & { readonly checkpoint?: string } = {},
   ): Promise<VerifiedCheckpoints> {
-    return this.#call(options, async (call) => {
+    return this.#call(key, options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, "verifying checkpoints");
       return checkpoints.verify(owner, options.checkpoint ?? null, call);
     });
@@ -182,15 +188,16 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     const { id } = await checkpoints.find(owner, checkpoint);
     const { ending } = this.#parts;
     const signal = options.signal === undefined ? ending : AbortSignal.any([options.signal, ending]);
-    yield* checkpoints.export(owner, id, { signal, ...reporting(options) });
+    yield* checkpoints.export(owner, id, { signal, ...this.#reporting(key, options) });
   }
 
   /** The seed of an acquire, before it. */
-  async seedFor({ user, thread, from, signal, timeoutMs }: AcquireRequest): Promise<void> {
+  async seedFor(request: AcquireRequest): Promise<void> {
+    const { user, thread, from, blueprint = DEFAULT_BLUEPRINT, signal, timeoutMs } = request;
     if (from === undefined) return;
     const to = { thread: parseThreadId(thread), ...(user !== undefined && { user }) };
     const limits = { ...(signal !== undefined && { signal }), ...(timeoutMs !== undefined && { timeoutMs }) };
-    await this.seed(to, from, limits);
+    await this.#seed(to, from, limits, blueprintNamed(this.#parts.settings, blueprint).name);
   }
 
   /** A checkpoint that no caller asked for. `null`: nothing had changed. */
@@ -198,10 +205,8 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     const checkpoints = this.#offered("an automatic checkpoint");
     const record = await this.#parts.store.find(owner.user, owner.thread);
     const taking = { signal, cause: "automatic", writers: "live" } as const;
-    const { generation = null } = record ?? {};
     const startedAt = this.#parts.world.monotonicMs();
-    const environment = this.#environmentOf(record);
-    const taken = await checkpoints.take(owner, { ...taking, generation, environment });
+    const taken = await checkpoints.take(owner, { ...taking, ...this.#userOf(record) });
     if (taken.kind !== "taken") return null;
     this.#tell(owner, taken.checkpoint, startedAt);
     return taken.checkpoint;
@@ -211,7 +216,7 @@ export class ThreadCheckpoints implements FleetCheckpoints {
 
   /** The present is kept first: an undo goes back from it, and a redo returns to it. */
   #step(key: ThreadKeyInput, as: "undo" | "redo", options: RestoreOptions): Promise<RestoredCheckpoint> {
-    return this.#call(options, async (call) => {
+    return this.#call(key, options, async (call) => {
       const { owner, checkpoints } = await this.#of(key, `${as} of a checkpoint`);
       const known = options.requestId === undefined ? null : await checkpoints.outcome(owner, options.requestId);
       if (known !== null) return known;
@@ -266,31 +271,25 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     options: Omit<Parameters<Checkpoints["take"]>[1], "generation" | "environment">,
   ): Promise<TakenCheckpoint> {
     const startedAt = this.#parts.world.monotonicMs();
-    const { generation = null } = record ?? {};
-    const environment = this.#environmentOf(record);
-    const taken = await checkpoints.take(owner, { ...options, generation, environment });
+    const taken = await checkpoints.take(owner, { ...options, ...this.#userOf(record) });
     if (taken.kind === "nothing") throw new SandlotError("thread_not_found", { thread: owner.thread });
     if (taken.kind === "taken") this.#tell(owner, taken.checkpoint, startedAt);
     return { checkpoint: taken.checkpoint, isNew: taken.kind === "taken" };
   }
 
-  #environmentOf(record: SandboxRecord | null): string | null {
-    return record === null ? null : (this.#parts.backend.environmentOf?.(record.sandboxId) ?? null);
+  /** The sandbox that uses the files, and what its blueprint keeps. */
+  #userOf(record: SandboxRecord | null): Pick<TakeOptions, "generation" | "environment" | "leftOut"> {
+    if (record === null) return { generation: null, environment: null };
+    const { backend, settings } = this.#parts;
+    const environment = backend.environmentOf?.(record.sandboxId) ?? null;
+    const { leftOut } = checkpointsOf(settings, record.blueprint);
+    return { generation: record.generation, environment, leftOut };
   }
 
   #tell({ user, thread }: WorkspaceOwner, { id, cause, addedBytes }: Checkpoint, startedAt: number): void {
     const { bus, world } = this.#parts;
     const durationMs = world.monotonicMs() - startedAt;
     bus.emit({ type: "checkpoint-taken", user, thread, checkpoint: id, cause, durationMs, addedBytes });
-  }
-
-  async #freeze(record: SandboxRecord | null, signal: AbortSignal): Promise<(() => Promise<void>) | null> {
-    const { backend } = this.#parts;
-    const neededBy = "`quiesce` of a checkpoint";
-    if (backend.freeze === undefined)
-      throw new SandlotError("capability_missing", { backend: backend.name, capability: "pause", neededBy });
-    if (record?.state !== "ready") return null;
-    return backend.freeze(record.ref, signal);
   }
 
   async #sourceOf(from: SeedInput, user: UserId): Promise<SeedSource> {
@@ -349,17 +348,25 @@ export class ThreadCheckpoints implements FleetCheckpoints {
     return parseDelay("timeoutMs", timeoutMs ?? this.#parts.settings.checkpoints.timeoutMs);
   }
 
-  async #call<T>(options: CheckpointCall, work: (call: LongCall) => Promise<T>): Promise<T> {
+  async #call<T>(key: ThreadKeyInput, options: CheckpointCall, work: (call: LongCall) => Promise<T>): Promise<T> {
     const { world, ending } = this.#parts;
     const outer = options.signal === undefined ? ending : AbortSignal.any([options.signal, ending]);
     const ms = this.#timeoutOf(options);
     const late = () => new SandlotError("checkpoint_timeout", { timeoutMs: ms, retryAfterMs: RETRY_AFTER_MS });
-    return within(world, ms, outer, late, (signal) => work({ signal, ...reporting(options) }));
+    return within(world, ms, outer, late, (signal) => work({ signal, ...this.#reporting(key, options) }));
   }
-}
 
-function reporting({ onProgress }: CheckpointCall): Pick<LongCall, "onProgress"> {
-  return onProgress === undefined ? {} : { onProgress };
+  /** To the caller at once; as events for callers elsewhere, where the request has a name. */
+  #reporting(key: ThreadKeyInput, { onProgress, requestId }: CheckpointCall): Pick<LongCall, "onProgress"> {
+    if (requestId === undefined) return onProgress === undefined ? {} : { onProgress };
+    const told = progressTeller(this.#parts, { ...ownerOf(key), requestId });
+    return {
+      onProgress: (progress) => {
+        onProgress?.(progress);
+        told(progress);
+      },
+    };
+  }
 }
 
 function ownerOf({ user, thread }: ThreadKeyInput): { readonly user: UserId; readonly thread: ThreadId } {

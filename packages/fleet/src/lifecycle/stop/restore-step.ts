@@ -95,7 +95,7 @@ export class RestoreStep {
 const DOUBT = "it is not certain that this instance is still the one to restore its workspace";
 
 /** Emits events of progress, but not one for each file. */
-function progressTeller(
+export function progressTeller(
   { world, bus }: Pick<RestoreParts, "world" | "bus">,
   about: Pick<WorkspaceSpot, "user" | "thread"> & { readonly requestId: string },
 ): (progress: CheckpointProgress) => void {

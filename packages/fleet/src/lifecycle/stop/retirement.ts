@@ -196,11 +196,11 @@ export class Retirement {
         const record = await this.#takeAgain(found);
         if (record === null) continue;
         await this.#clear(record, term);
-        const { sandboxId, revision, actor, reason } = record;
+        const { sandboxId, revision, actor, reason, blueprint } = record;
         if (!(await store.remove({ sandboxId, revision, actor }))) continue;
         this.#failures.delete(sandboxId);
         const durationMs = world.monotonicMs() - startedAt;
-        bus.emit({ type: "sandbox-stopped", reason, durationMs, ...aboutRecord(record) });
+        bus.emit({ type: "sandbox-stopped", reason, durationMs, blueprint, ...aboutRecord(record) });
         return true;
       }
       return false;

@@ -25,7 +25,7 @@ import { describeTree, fill, Ground, never } from "./ground.ts";
 
 const plain: TakeRequest = {
   ...({ cause: "requested", generation: null, environment: null, writers: "none" } as const),
-  ...{ label: null, verify: false, requestId: null },
+  ...{ label: null, leftOut: null, verify: false, requestId: null },
 };
 
 test("a write through a mapping that changes no time is in the next checkpoint", async () => {

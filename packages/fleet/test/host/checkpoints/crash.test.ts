@@ -37,7 +37,7 @@ import { treeLines } from "./tree-lines.ts";
 
 const EVERY = process.env.SANDLOT_EVERY_CALL === "1";
 const usual = { cause: "requested", generation: null, environment: null, writers: "none" } as const;
-const plain = { ...usual, label: null, verify: false, requestId: null };
+const plain = { ...usual, label: null, leftOut: null, verify: false, requestId: null };
 /** What is tested is not the disk. */
 const MEMORY = existsSync("/dev/shm") ? "/dev/shm" : tmpdir();
 /** Of each job, without `SANDLOT_EVERY_CALL`. */

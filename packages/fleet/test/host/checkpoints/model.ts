@@ -165,7 +165,7 @@ class Sequence {
     const head = this.#records(thread).at(-1);
     const taken = await take(this.#context, this.#owner(thread), {
       ...{ cause: "requested", generation: null, environment: null, writers: "none" },
-      ...{ label: null, verify: this.#below(10) === 0, requestId: null },
+      ...{ label: null, leftOut: null, verify: this.#below(10) === 0, requestId: null },
     });
     if (taken.kind === "nothing") throw new Error("the thread has files");
     const isSame = head !== undefined && thread.known.get(head.id) === now;

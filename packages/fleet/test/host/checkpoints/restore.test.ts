@@ -142,7 +142,7 @@ test("a diff names what changed, with texts, and follows no link", async () => {
     "mode workspace/d2/f2.txt",
   ]);
   expect(now.changes[2]?.diff).toBe(
-    "--- a/workspace/d0/f0.txt\n+++ b/workspace/d0/f0.txt\n@@ -1,1 +1,2 @@\n-content 0\n\\ No newline at end of file\n+one\n+two\n",
+    "--- a/workspace/d0/f0.txt\n+++ b/workspace/d0/f0.txt\n@@ -1 +1,2 @@\n-content 0\n\\ No newline at end of file\n+one\n+two\n",
   );
   expect(JSON.stringify(now)).not.toContain("root:");
   const second = await ground.taken();

@@ -129,7 +129,8 @@ export class EngineCheckpoints {
     const root = this.#targetOf(fleet, history, spot, target, budget);
     const present = this.#workspaces.home(fleet, spot);
     const { generation } = spot;
-    const about = { generation, environment: null, restoredFrom: null, as: null } as const;
+    const { environment = null } = headOf(history)?.checkpoint ?? {};
+    const about = { generation, environment, restoredFrom: null, as: null } as const;
     const head = headOf(history);
     const now = snapshotOf(present, head?.root);
     const isKept = head !== undefined && head.root.hash === now.hash;
@@ -232,8 +233,9 @@ export class EngineCheckpoints {
     root: KeptDirectory,
     about: PlainTake & Pick<HistoryEntry, "restoredFrom" | "as"> & { readonly generation: Generation | null },
   ): Entry {
-    const { cause, label = null, generation, environment, restoredFrom, as } = about;
+    const { cause, label = null, restoredFrom, as } = about;
     const head = headOf(history);
+    const { generation = null, environment = null } = about.generation === null ? (head?.checkpoint ?? {}) : about;
     const id = this.#newId();
     const addedBytes = addedBetween(head?.root ?? NOTHING, root);
     const none = { count: 0, paths: [] };

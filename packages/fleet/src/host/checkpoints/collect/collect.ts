@@ -2,7 +2,10 @@
  * Removes what no checkpoint of a user needs.
  *
  * Invariants
- * - It holds the store EXCLUSIVE, and does nothing while a taker or reader is at work.
+ * - One collector of a store at a time. It holds the store EXCLUSIVE only to remove something, for about 200 ms at most:
+ *   takers and readers wait no longer. Where one is at work, what is left waits for the next collection.
+ * - Marking and copying hold nothing: objects never change, and only a collector removes packs. What was recorded
+ *   meanwhile is marked before a pack goes, under the lock.
  * - Marks are in memory only, so sweeping again after a crash is the same.
  * - What cannot be read stops the sweep: nothing is removed on doubt.
  * - A pack that is written anew is durable before the old one goes. After a purge every pack with unneeded bytes is,
@@ -13,20 +16,23 @@ import { existsSync, readdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { unlessMissing } from "../../../world/disk-trouble.ts";
 import { draftName, isDraft } from "../../../world/drafts.ts";
+import { sleep } from "../../../world/waiting.ts";
 import { RESTORE } from "../../workspaces/fence.ts";
 import { MARK } from "../../workspaces/kept-checkpoints.ts";
 import type { Context } from "../context.ts";
 import { type StorePaths, storePaths } from "../layout.ts";
-import { type CheckpointRecord, readRecords, recordName } from "../records.ts";
+import { readRecords, recordName } from "../records.ts";
 import { calls, syncDirectory } from "../store/calls.ts";
 import { PackWriter } from "../store/pack-writer.ts";
 import { type Pack, Packs, packBytes } from "../store/packs.ts";
 import { exclusive } from "../store/store-locks.ts";
-import { entriesOf, KIND, partsOf, piecesOf } from "../store/tree-format.ts";
 import { expired, type ThreadRecords } from "./expiry.ts";
+import { Marks } from "./marks.ts";
 import { reparent } from "./remove.ts";
 
 const PATIENCE_MS = 200;
+/** Of one hold of the store, and between two looks at what else this process has to do. */
+const SLICE_MS = 100;
 /** Packs of one checkpoint each are put together when there are so many of them. */
 const PACKS_MAX = 64;
 const SMALL_PACK_BYTES = 8 * 1024 * 1024;
@@ -38,7 +44,8 @@ export async function collect(context: Context, onProblem: (problem: string) => 
   const due = paths.filter(isDue);
   for (const store of [...due, ...paths.filter((one) => !due.includes(one))]) {
     try {
-      await collectStore(context, store);
+      // Another process may be collecting it.
+      await exclusive(store.collector, context.world, 0, () => collectStore(context, store));
     } catch (error) {
       onProblem(`the checkpoints in ${store.root} cannot be collected: ${problemOf(error)}`);
     }
@@ -46,24 +53,63 @@ export async function collect(context: Context, onProblem: (problem: string) => 
   }
 }
 
-/** False while others use the store. */
-async function collectStore(context: Context, paths: StorePaths): Promise<boolean> {
-  const done = await exclusive(paths.lock, context.world, PATIENCE_MS, async () => {
-    const isExact = isDue(paths);
-    if (existsSync(join(paths.root, MARK.due)))
-      renameSync(join(paths.root, MARK.due), join(paths.root, MARK.collecting));
-    expire(context, paths);
-    for (const name of readdirSync(paths.packs)) if (isDraft(name)) calls.unlink(join(paths.packs, name));
-    for (const thread of readdirSync(paths.threads)) {
-      const directory = join(paths.threads, thread);
-      for (const name of unlessMissing(() => readdirSync(directory)) ?? [])
-        if (isDraft(name)) unlessMissing(() => calls.unlink(join(directory, name)));
+/** Whatever is not done when others use the store, a later collection does. */
+async function collectStore(context: Context, paths: StorePaths): Promise<void> {
+  const isExact = isDue(paths);
+  const steps = new Steps(context, paths);
+  const isBegun = await steps.run([
+    () => unlessMissing(() => renameSync(join(paths.root, MARK.due), join(paths.root, MARK.collecting))),
+    () => removeDrafts(paths.packs),
+    ...readdirSync(paths.threads).map((thread) => () => removeDrafts(join(paths.threads, thread))),
+  ]);
+  if (!isBegun || !(await expire(context, paths, steps)) || !(await sweep(context, paths, steps, isExact))) return;
+  unlessMissing(() => renameSync(join(paths.root, MARK.collecting), join(paths.root, MARK.quiet)));
+}
+
+function removeDrafts(directory: string): void {
+  for (const name of unlessMissing(() => readdirSync(directory)) ?? [])
+    if (isDraft(name)) unlessMissing(() => calls.unlink(join(directory, name)));
+}
+
+/** Removals, with the store EXCLUSIVE for a slice of time each. */
+class Steps {
+  readonly #context: Context;
+  readonly #paths: StorePaths;
+
+  constructor(context: Context, paths: StorePaths) {
+    this.#context = context;
+    this.#paths = paths;
+  }
+
+  /** `first` runs at the beginning of each slice. False: others used the store, or `first` said so. */
+  async run(steps: readonly (() => void)[], first: (isLate: () => boolean) => boolean = () => true): Promise<boolean> {
+    const { world } = this.#context;
+    const left = [...steps];
+    while (left.length > 0) {
+      const isDone = await exclusive(this.#paths.lock, world, PATIENCE_MS, async () => {
+        const isLate = this.slice();
+        if (!first(isLate)) return false;
+        do left.shift()?.();
+        while (left.length > 0 && !isLate());
+        return true;
+      });
+      if (isDone !== true) return false;
+      // Takers that wait look every few milliseconds.
+      if (left.length > 0) await this.pause(PATIENCE_MS / 4);
     }
-    sweep(context, paths, isExact);
-    unlessMissing(() => renameSync(join(paths.root, MARK.collecting), join(paths.root, MARK.quiet)));
     return true;
-  });
-  return done === true;
+  }
+
+  slice(): () => boolean {
+    const { world } = this.#context;
+    const until = world.monotonicMs() + SLICE_MS;
+    return () => world.monotonicMs() >= until;
+  }
+
+  async pause(ms = 0): Promise<void> {
+    this.#context.onProgress({ phase: "reading", files: 0, bytes: 0, totalFiles: null });
+    await sleep(this.#context.world, ms);
+  }
 }
 
 function isDue({ root }: StorePaths): boolean {
@@ -74,48 +120,77 @@ function allRecords({ threads }: StorePaths): ThreadRecords[] {
   return readdirSync(threads).map((thread) => ({ thread, records: readRecords(join(threads, thread)) }));
 }
 
-function expire({ options, root, world }: Context, paths: StorePaths): void {
+function expire({ options, root, world }: Context, paths: StorePaths, steps: Steps): Promise<boolean> {
   const threads = allRecords(paths);
-  const inUse = new Set(
-    threads.flatMap(({ thread }) => {
-      const fence = RESTORE.read(join(root, "homes", thread));
-      return fence === null ? [] : [fence.checkpoint];
-    }),
-  );
+  const restored = (thread: string) => RESTORE.read(join(root, "homes", thread))?.checkpoint;
+  const inUse = new Set(threads.flatMap(({ thread }) => restored(thread) ?? []));
   const going = expired(threads, world.wallMs(), options, packBytes(paths.packs), inUse);
-  for (const { thread, record } of going) {
+  const removals = going.map(({ thread, record }) => () => {
+    // A restore may have begun since.
+    if (restored(thread) === record.id) return;
     const directory = join(paths.threads, thread);
     reparent(world, directory, record);
     unlessMissing(() => calls.unlink(join(directory, recordName(record))));
-  }
+  });
+  return steps.run(removals);
 }
 
-function sweep(context: Context, paths: StorePaths, isExact: boolean): void {
+async function sweep(context: Context, paths: StorePaths, steps: Steps, isExact: boolean): Promise<boolean> {
   const packs = new Packs(paths.packs);
+  const marks = new Marks(packs, paths.threads);
   try {
-    const marks = new Marks(packs);
-    for (const { records } of allRecords(paths)) for (const record of records) marks.record(record);
-    const old = [...packs.all];
-    const rewritten = old.filter((pack) => isWorthwhile(pack, marks, isExact, old.length));
-    if (rewritten.length === 0) return;
-    const gone = new Set(rewritten);
-    // Not through the packs themselves: what is copied is in them still.
-    const writer = new PackWriter(packs, {
-      draft: join(paths.packs, draftName(context.world)),
-      name: context.world.randomHex(12),
+    while (!marks.follow(steps.slice())) await steps.pause();
+    const { all } = packs;
+    const old = all.filter((pack) => isWorthwhile(pack, marks, isExact, all.length));
+    if (old.length === 0) return true;
+    const names = old.map(({ name }) => name);
+    const copy = await copied(context, paths, { packs, marks, old, steps });
+    while (!marks.follow(steps.slice())) await steps.pause();
+    let isWhole = true;
+    const removals = names.map((name) => () => {
+      const pack = packs.all.find((one) => one.name === name);
+      if (pack === undefined) return;
+      // A checkpoint that was taken meanwhile needs more of it than was copied.
+      if (marks.isWithin(pack, packs.all.find((one) => one.name === copy) ?? null))
+        calls.unlink(join(paths.packs, name));
+      else isWhole = false;
     });
-    for (const pack of rewritten) {
-      for (let entry = 0; entry < pack.count; entry++)
-        if (marks.has(pack, entry)) writer.add(pack.kindAt(entry) as 1, pack.hashAt(entry), pack.read(entry));
-      context.onProgress({ phase: "storing", files: 0, bytes: writer.addedBytes, totalFiles: null });
-    }
-    const names = [...gone].map(({ name }) => name);
-    writer.commit();
-    for (const name of names) calls.unlink(join(paths.packs, name));
+    const areGone = await steps.run(removals, (isLate) => marks.follow(isLate));
     syncDirectory(paths.packs);
+    return areGone && isWhole;
   } finally {
     packs.close();
   }
+}
+
+interface Copying {
+  readonly packs: Packs;
+  readonly marks: Marks;
+  readonly old: readonly Pack[];
+  readonly steps: Steps;
+}
+
+/** Writes what is needed of the old packs into a new one, and returns its name. */
+async function copied(context: Context, paths: StorePaths, { packs, marks, old, steps }: Copying): Promise<string> {
+  const name = context.world.randomHex(12);
+  // Not through the packs themselves: what is copied is in them still.
+  const writer = new PackWriter(packs, { draft: join(paths.packs, draftName(context.world)), name });
+  try {
+    let isLate = steps.slice();
+    for (const pack of old) {
+      for (let entry = 0; entry < pack.count; entry++) {
+        if (marks.has(pack, entry)) writer.add(pack.kindAt(entry) as 1, pack.hashAt(entry), pack.read(entry));
+        if (!isLate()) continue;
+        context.onProgress({ phase: "storing", files: 0, bytes: writer.addedBytes, totalFiles: null });
+        await steps.pause();
+        isLate = steps.slice();
+      }
+    }
+    writer.commit();
+  } finally {
+    writer.discard();
+  }
+  return `${name}.pack`;
 }
 
 function isWorthwhile(pack: Pack, marks: Marks, isExact: boolean, packCount: number): boolean {
@@ -123,61 +198,6 @@ function isWorthwhile(pack: Pack, marks: Marks, isExact: boolean, packCount: num
   if (isExact && live < pack.objectBytes) return true;
   if (live < pack.objectBytes / 2 || marks.isEmpty(pack)) return true;
   return packCount > PACKS_MAX && pack.sizeBytes < SMALL_PACK_BYTES;
-}
-
-/** What is needed, as bits beside each pack's entries. */
-class Marks {
-  readonly #packs: Packs;
-  readonly #bits = new Map<Pack, Uint8Array>();
-
-  constructor(packs: Packs) {
-    this.#packs = packs;
-    for (const pack of packs.all) this.#bits.set(pack, new Uint8Array(pack.count));
-  }
-
-  record({ tree, links, leftOutTable }: CheckpointRecord): void {
-    this.#tree(Buffer.from(tree, "hex"));
-    for (const table of [links, leftOutTable]) if (table !== null) this.#mark(Buffer.from(table, "hex"));
-  }
-
-  has(pack: Pack, entry: number): boolean {
-    return this.#bits.get(pack)?.[entry] === 1;
-  }
-
-  liveBytes(pack: Pack): number {
-    let sum = 0;
-    for (let entry = 0; entry < pack.count; entry++) if (this.has(pack, entry)) sum += pack.lengthAt(entry);
-    return sum;
-  }
-
-  isEmpty(pack: Pack): boolean {
-    return this.#bits.get(pack)?.includes(1) !== true;
-  }
-
-  /** False when it was marked before. */
-  #mark(hash: Buffer): boolean {
-    const found = this.#packs.find(hash);
-    if (found === null) throw new Error(`the object ${hash.toString("hex")} is missing`);
-    const bits = this.#bits.get(found.pack);
-    if (bits === undefined || bits[found.entry] === 1) return false;
-    bits[found.entry] = 1;
-    return true;
-  }
-
-  #tree(hash: Buffer): void {
-    if (!this.#mark(hash)) return;
-    const object = this.#packs.read(hash);
-    const parts = partsOf(object);
-    if (parts !== null) {
-      for (const part of parts) this.#tree(part);
-      return;
-    }
-    for (const entry of entriesOf(object)) {
-      if (entry.kind === KIND.directory) this.#tree(entry.hash);
-      if (entry.kind !== KIND.file) continue;
-      for (const { hash: chunk } of piecesOf(entry.content)) if (chunk !== null) this.#mark(chunk);
-    }
-  }
 }
 
 function problemOf(error: unknown): string {

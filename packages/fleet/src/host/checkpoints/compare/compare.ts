@@ -71,10 +71,12 @@ export function hasSameContent(a: Entry, b: Entry): boolean {
 /** Which paths are meant: these and all below them. `on-the-way`: a directory above one of them. */
 export class PathFilter {
   readonly #paths: readonly string[] | null;
+  readonly #except: readonly string[];
 
-  /** Latin-1; `null` means all. */
-  constructor(paths: readonly string[] | null) {
+  /** Latin-1; `null` means all. `except`: nothing at or below these. */
+  constructor(paths: readonly string[] | null, except: readonly string[] = []) {
     this.#paths = paths;
+    this.#except = except;
   }
 
   get isAll(): boolean {
@@ -82,6 +84,7 @@ export class PathFilter {
   }
 
   matches(path: string): "yes" | "on-the-way" | "no" {
+    for (const apart of this.#except) if (path === apart || path.startsWith(`${apart}/`)) return "no";
     if (this.#paths === null) return "yes";
     let isAbove = false;
     for (const wanted of this.#paths) {

@@ -6,6 +6,7 @@
  */
 
 import type { CheckpointChange } from "@sandlot/contract";
+import { DIFF_TEXT_MAX_BYTES, unifiedDiff } from "../../../backend/unified-diff.ts";
 import type { World } from "../../../world/world.ts";
 import { type Context, type Owner, type Store, threadOf, withStore } from "../context.ts";
 import { findRecord } from "../history.ts";
@@ -23,7 +24,6 @@ import type { Outlet } from "../worker/jobs.ts";
 import type { DiffRange } from "../worker/messages.ts";
 import { type Difference, differences, hasSameContent } from "./compare.ts";
 import { filterOf } from "./paths.ts";
-import { TEXT_MAX_BYTES, textDiff } from "./text-diff.ts";
 
 /** Of all text diffs of one answer: changes beyond have none. */
 const TEXTS_MAX_BYTES = 4 * 1024 * 1024;
@@ -66,14 +66,18 @@ async function compare(context: Context, outlet: Outlet, comparison: Comparison)
   const named = (name: string | null) => (name === null ? null : findRecord(records, owner.thread, name));
   const [from, to] = [named(range.from), named(range.to)];
   const before = from === null ? null : Buffer.from(from.tree, "hex");
-  const after = to === null ? await present(context, comparison) : Buffer.from(to.tree, "hex");
+  // What either side never keeps is no change. The present is of the settings of the newest.
+  const sides = [from, to ?? records.at(-1) ?? null].filter((side) => side !== null);
+  const excluded = sides.length === 0 ? context.options.excluded : sides.flatMap((side) => side.excluded);
+  const filter = filterOf(range.paths, excluded);
+  const after = to === null ? await present(context, comparison, excluded) : Buffer.from(to.tree, "hex");
   const counts = { added: 0, changed: 0, removed: 0 };
   const texts = new Texts(writer, context.world);
   let batch: CheckpointChange[] = [];
   let batchBytes = 0;
   let told = 0;
   const read = (hash: Buffer) => writer.read(hash);
-  for (const difference of differences(read, before, after, filterOf(range.paths))) {
+  for (const difference of differences(read, before, after, filter)) {
     counts[difference.before === null ? "added" : difference.after === null ? "removed" : "changed"]++;
     context.onProgress({ phase: "comparing", files: told, bytes: 0, totalFiles: null });
     if (told >= range.maxChanges) continue;
@@ -92,7 +96,11 @@ async function compare(context: Context, outlet: Outlet, comparison: Comparison)
 }
 
 /** The tree of the present; `null` when the thread has no files. */
-async function present(context: Context, { store, writer, owner }: Comparison): Promise<Buffer | null> {
+async function present(
+  context: Context,
+  { store, writer, owner }: Comparison,
+  excluded: readonly string[],
+): Promise<Buffer | null> {
   const thread = threadOf(context, owner);
   const handle = await context.workspaces.locate(owner);
   if (handle === null) return null;
@@ -102,7 +110,7 @@ async function present(context: Context, { store, writer, owner }: Comparison): 
   try {
     root = openWorkspace(handle.path);
     if (root === null) return null;
-    const spec = { writer, oldIndex, newIndex: null, writers: "live", isAllRead: false } as const;
+    const spec = { writer, oldIndex, newIndex: null, writers: "live", isAllRead: false, excluded } as const;
     return walkNow(context, store, owner, root, spec).tree;
   } finally {
     if (root !== null) calls.close(root);
@@ -128,7 +136,7 @@ class Texts {
     if (this.#bytes >= TEXTS_MAX_BYTES || this.#world.monotonicMs() - this.#startedAt > TEXTS_MAX_MS) return null;
     const [a, b] = [this.#content(before), this.#content(after)];
     if (a === undefined || b === undefined) return null;
-    const text = textDiff(textOf(path), a, b);
+    const text = unifiedDiff(textOf(path), a, b);
     if (text === null || this.#bytes + text.length > TEXTS_MAX_BYTES) return null;
     this.#bytes += text.length;
     return text;
@@ -137,7 +145,7 @@ class Texts {
   /** `null`: there is none. `undefined`: it is no file, or too big. */
   #content(entry: Entry | null): Buffer | null | undefined {
     if (entry === null) return null;
-    if (entry.kind !== KIND.file || entry.size > TEXT_MAX_BYTES) return undefined;
+    if (entry.kind !== KIND.file || entry.size > DIFF_TEXT_MAX_BYTES) return undefined;
     const pieces = [...piecesOf(entry.content)].map(({ hash }) => (hash === null ? null : this.#writer.read(hash)));
     const whole = pieces.filter((piece) => piece !== null);
     return whole.length === pieces.length ? Buffer.concat(whole) : undefined;

@@ -2,10 +2,12 @@
 
 import { SandlotError, WORKSPACE_ROOT } from "@sandlot/contract";
 import { bytesOf } from "../take/path-list.ts";
-import { ALL, PathFilter } from "./compare.ts";
+import { PathFilter } from "./compare.ts";
 
-export function filterOf(paths: readonly string[] | null | undefined): PathFilter {
-  if (paths === null || paths === undefined) return ALL;
+/** `except`: these and all below them are not meant, whatever is named. */
+export function filterOf(paths: readonly string[] | null | undefined, except: readonly string[] = []): PathFilter {
+  const apart = except.map(bytesOf);
+  if (paths === null || paths === undefined) return new PathFilter(null, apart);
   const normal = paths.map((path) => {
     const refuse = (problem: string) => new SandlotError("invalid_path", { path, problem });
     const below =
@@ -20,5 +22,5 @@ export function filterOf(paths: readonly string[] | null | undefined): PathFilte
     if (names.includes("..")) throw refuse("it must not contain ..");
     return bytesOf(names.join("/"));
   });
-  return normal.includes("") ? ALL : new PathFilter(normal);
+  return new PathFilter(normal.includes("") ? null : normal, apart);
 }

@@ -78,7 +78,9 @@ class Restore {
   readonly #spot: WorkspaceSpot;
   readonly #target: RestoreTarget;
   readonly #thread: ThreadPaths;
-  readonly #filter: PathFilter;
+  #filter: PathFilter;
+  /** What the target or the present never keeps: neither read nor touched. */
+  #excluded: readonly string[] = [];
 
   constructor(context: Context, store: Store, spot: WorkspaceSpot, target: RestoreTarget) {
     this.#context = context;
@@ -102,6 +104,9 @@ class Restore {
       return { checkpoint: asCheckpoint(done, records.at(-1)), safety: asCheckpoint(safety, records.at(-1)) };
     }
     const wanted = findRecord(records, this.#spot.thread, this.#target.checkpoint);
+    const ways = [wanted, records.at(-1)].flatMap((record) => record?.excluded ?? this.#context.options.excluded);
+    this.#excluded = [...new Set(ways)];
+    this.#filter = filterOf(this.#target.paths, this.#excluded);
     // From the first change on, an error of these would say that nothing was changed.
     if (taken === undefined) {
       const head = records.at(-1);
@@ -146,8 +151,10 @@ class Restore {
       this.#context,
       { ...this.#place(root), records },
       {
-        ...{ id, cause: "before-restore", label: null, generation: this.#spot.generation, environment: null },
+        ...{ id, cause: "before-restore", label: null, generation: this.#spot.generation },
+        environment: records.at(-1)?.environment ?? null,
         ...{ writers: "none", verify: false, requestId: this.#target.requestId, always: true },
+        excluded: this.#excluded,
       },
     );
     if (taken === null) throw new SandlotError("thread_not_found", { thread: this.#spot.thread });
@@ -178,6 +185,7 @@ class Restore {
               environment: safety.environment,
             },
             ...{ writers: "none", verify: false, requestId: this.#target.requestId, always: true },
+            excluded: this.#excluded,
             ...{ restoredFrom: wanted.id, restoredAs: this.#target.as, written: { tree, since } },
             accept: (walked, read) => {
               const path = this.#firstDifference(read, walked, wanted);
@@ -203,7 +211,8 @@ class Restore {
   #walked(root: number): Present {
     const writer = this.#store.writer();
     const spec = { writer, oldIndex: null, newIndex: null, writers: "none", isAllRead: false } as const;
-    const { tree, links } = walkNow(this.#context, this.#store, this.#spot, root, spec);
+    const excluded = this.#excluded;
+    const { tree, links } = walkNow(this.#context, this.#store, this.#spot, root, { ...spec, excluded });
     // Garbage when this process ends early; most of it is in the safety checkpoint already.
     writer.commit();
     return { tree, links };
@@ -247,7 +256,7 @@ class Restore {
   #guarded(read: (hash: Buffer) => Buffer, { leftOutTable }: CheckpointRecord): Protected {
     const leftOut =
       leftOutTable === null ? [] : (JSON.parse(read(Buffer.from(leftOutTable, "hex")).toString()) as string[]);
-    return new Protected([...leftOut, ...this.#context.options.excluded.map(bytesOf)]);
+    return new Protected([...leftOut, ...this.#excluded.map(bytesOf)]);
   }
 
   /** `null`: everything that was asked for is as the checkpoint has it. Times are kept where the file system can. */

@@ -31,6 +31,7 @@ interface Tree {
   readonly links: Buffer | null;
   /** Latin-1. */
   readonly skipped: readonly string[];
+  readonly excluded: readonly string[];
   /** For errors. */
   readonly checkpoint: string;
 }
@@ -59,8 +60,8 @@ interface Filling {
   readonly to: Owner;
   readonly budget: Budget | null;
 }
-/** Returns what was not taken over. */
-type Fill = (filling: Filling) => Promise<readonly string[]>;
+/** Returns what was not taken over, and what the new thread never keeps. */
+type Fill = (filling: Filling) => Promise<Pick<Tree, "skipped" | "excluded">>;
 
 async function seedInTurn(
   context: Context,
@@ -76,12 +77,12 @@ async function seedInTurn(
   try {
     root = openWorkspace(held.path);
     if (root === null) throw new Error("the new workspace is gone");
-    const skipped = await fill({ root, held, to, budget });
+    const { skipped, excluded } = await fill({ root, held, to, budget });
     const thread = threadOf(context, to);
     const place = { store, owner: to, thread, records: readRecords(thread.directory), root };
     const taken = await snapshot(context, place, {
       ...{ id: context.world.randomHex(8), cause, label: null, generation: null, environment: null },
-      ...{ writers: "none", verify: false, requestId: null, always: true },
+      ...{ writers: "none", verify: false, requestId: null, always: true, excluded },
       accept: (walked) => checkBudget(walked, budget),
       commit: (publish) => restoring.endSeed(to, held.path, publish),
     });
@@ -108,24 +109,28 @@ async function fillFrom(
   source: StoredSource,
   checkpoint: string | null,
   filling: Filling,
-): Promise<readonly string[]> {
+): ReturnType<Fill> {
+  const { excluded } = context.options;
   switch (source.kind) {
     case "archive":
-      return unpack(context, source.path, filling);
-    case "directory":
-      return buildInWorkspace(context, store, walkedDirectory(context, store, filling.to, source.path), filling);
+      return { skipped: await unpack(context, source.path, filling), excluded };
+    case "directory": {
+      const tree = walkedDirectory(context, store, filling.to, source.path);
+      return { skipped: await buildInWorkspace(context, store, tree, filling), excluded };
+    }
     case "thread":
-      return checkpoint === null
-        ? []
-        : build(context, store, stored(context, store, source.owner, checkpoint, filling.budget), filling);
-    case "checkpoint":
-      return build(context, store, stored(context, store, source.owner, source.checkpoint, filling.budget), filling);
+    case "checkpoint": {
+      const name = source.kind === "thread" ? checkpoint : source.checkpoint;
+      if (name === null) return { skipped: [], excluded };
+      const tree = stored(context, store, source.owner, name, filling.budget);
+      return { skipped: await build(context, store, tree, filling), excluded: tree.excluded };
+    }
   }
 }
 
 /** The present of the source, as a checkpoint of its own where it has changed. `null`: it has no files. */
 async function taken(context: Context, owner: Owner): Promise<string | null> {
-  const facts = { cause: "forked", generation: null, environment: null, writers: "live" } as const;
+  const facts = { cause: "forked", generation: null, environment: null, writers: "live", leftOut: null } as const;
   const result = await take(context, owner, { ...facts, label: null, verify: false, requestId: null });
   return result.kind === "nothing" ? null : result.checkpoint.id;
 }
@@ -138,6 +143,7 @@ function stored(context: Context, store: Store, owner: Owner, name: string, budg
     tree: Buffer.from(wanted.tree, "hex"),
     links: wanted.links === null ? null : Buffer.from(wanted.links, "hex"),
     skipped: table === null ? [] : (JSON.parse(table.toString()) as string[]),
+    excluded: wanted.excluded,
     checkpoint: wanted.id,
   };
 }
@@ -147,10 +153,11 @@ function walkedDirectory(context: Context, store: Store, owner: Owner, path: str
   const root = calls.open(path, constants.O_RDONLY | constants.O_DIRECTORY);
   const writer = store.writer(admission(context, store, owner, []));
   try {
-    const spec = { writer, oldIndex: null, newIndex: null, writers: "live", isAllRead: true } as const;
+    const { excluded } = context.options;
+    const spec = { writer, oldIndex: null, newIndex: null, writers: "live", isAllRead: true, excluded } as const;
     const { tree, links, leftOut } = walkNow(context, store, owner, root, spec);
     writer.commit();
-    return { tree, links, skipped: leftOut.paths, checkpoint: path };
+    return { tree, links, skipped: leftOut.paths, excluded, checkpoint: path };
   } finally {
     writer.discard();
     calls.close(root);
@@ -184,14 +191,15 @@ async function build(
   const read = (hash: Buffer, into?: Buffer) => store.packs.read(hash, into);
   const writer = store.writer();
   const spec = { writer, oldIndex: null, newIndex: null, writers: "none", isAllRead: false } as const;
-  const present = walkNow(context, store, to, root, spec).tree;
+  const { excluded } = source;
+  const present = walkNow(context, store, to, root, { ...spec, excluded }).tree;
   writer.commit();
   const drafts = new Drafts(context, root, held.draft, () => restoring.trashEntry(thread));
   const builder = new Builder({
     ...{ read, account: held.account, checkpoint: source.checkpoint, syncEachMax: 0 },
     onProgress: (files, bytes) => context.onProgress({ phase: "applying", files, bytes, totalFiles: null }),
   });
-  const guarded = new Protected(context.options.excluded.map(bytesOf));
+  const guarded = new Protected(excluded.map(bytesOf));
   const applier = new Applier({
     ...{ read, builder, checkpoint: source.checkpoint, thread, drafts: drafts.descriptor, filter: ALL, guarded },
     trashEntry: () => restoring.trashEntry(thread),

@@ -32,6 +32,8 @@ export interface SnapshotSpec {
   readonly writers: "live" | "frozen" | "none";
   readonly verify: boolean;
   readonly requestId: string | null;
+  /** Paths that are never kept. */
+  readonly excluded: readonly string[];
   /** Writes a record also where nothing has changed. */
   readonly always?: boolean;
   readonly restoredFrom?: string;
@@ -74,6 +76,7 @@ export async function snapshot(
   try {
     const walked = walkNow(context, store, owner, root, {
       ...{ writer, oldIndex, newIndex, writers: spec.writers, isAllRead: spec.verify || isDue },
+      excluded: spec.excluded,
       ...(spec.written !== undefined && { written: spec.written }),
     });
     spec.accept?.(walked, (hash) => writer.read(hash));
@@ -90,10 +93,13 @@ export async function snapshot(
       endIndex(head.id);
       return { record: head, isNew: false };
     }
+    // Without a sandbox, the one that had used the files last is that of the checkpoint before.
+    const user = spec.generation === null ? head : spec;
     const record: CheckpointRecord = {
       ...{ version: 1, id: spec.id, seq: (head?.seq ?? 0) + 1, parent: head?.id ?? null, label: spec.label },
-      ...{ cause: spec.cause, takenAt: context.world.wallMs(), generation: spec.generation },
-      ...{ environment: spec.environment, tree, links, leftOutTable, addedBytes },
+      ...{ cause: spec.cause, takenAt: context.world.wallMs(), generation: user?.generation ?? null },
+      ...{ environment: user?.environment ?? null, tree, links, leftOutTable, addedBytes },
+      excluded: [...spec.excluded],
       ...{ fileCount: walked.fileCount, sizeBytes: walked.sizeBytes },
       ...{ torn: walked.torn.sample(), leftOut: walked.leftOut.sample() },
       ...{ restoredFrom: spec.restoredFrom ?? null, restoredAs: spec.restoredAs ?? null, requestId: spec.requestId },
@@ -137,13 +143,15 @@ export interface WalkSpec {
   readonly newIndex: IndexWriter | null;
   readonly writers: "live" | "frozen" | "none";
   readonly isAllRead: boolean;
+  readonly excluded: readonly string[];
   readonly written?: { readonly tree: Buffer; readonly since: bigint };
 }
 
 export function walkNow(context: Context, store: Store, owner: Owner, root: number, spec: WalkSpec): Walked {
   const { type } = statfsSync(`/proc/self/fd/${root}/.`);
   const { writer, oldIndex, newIndex, isAllRead, written } = spec;
-  const { excluded, readBytesMax } = context.options;
+  const { excluded } = spec;
+  const { readBytesMax } = context.options;
   const startedAt = fileSystemTime(store.paths.clock);
   let files = 0;
   try {

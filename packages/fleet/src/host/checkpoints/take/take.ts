@@ -12,6 +12,8 @@ import { snapshot } from "./snapshot.ts";
 
 export type TakeRequest = Pick<TakeOptions, "cause" | "generation" | "environment" | "writers"> & {
   readonly label: string | null;
+  /** `null`: as in the checkpoint before. */
+  readonly leftOut: readonly string[] | null;
   readonly verify: boolean;
   readonly requestId: string | null;
 };
@@ -38,7 +40,8 @@ async function takeInTurn(context: Context, store: Store, owner: Owner, request:
     if (root === null) return { kind: "nothing" };
     try {
       const id = repeated ?? context.world.randomHex(8);
-      const taken = await snapshot(context, { store, owner, thread, records, root }, { ...request, id });
+      const excluded = request.leftOut ?? records.at(-1)?.excluded ?? context.options.excluded;
+      const taken = await snapshot(context, { store, owner, thread, records, root }, { ...request, excluded, id });
       if (taken === null) return { kind: "nothing" };
       return { kind: taken.isNew ? "taken" : "unchanged", checkpoint: asCheckpoint(taken.record, taken.record) };
     } finally {

@@ -12,7 +12,7 @@
  */
 
 import { spawn } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { sleep } from "../../../world/waiting.ts";
 import type { World } from "../../../world/world.ts";
@@ -84,6 +84,26 @@ export async function freeze(
     return stood;
   };
   return { pids: readPids(directory), release };
+}
+
+/** Whether this process may make a group below its own that freezes. Sandboxes are in its own group, or below it. */
+export function canFreeze(
+  world: Pick<World, "randomHex">,
+  hierarchies: Pick<Hierarchies, "unified" | "freezer"> = findHierarchies(),
+): boolean {
+  const freezer = freezerOf(process.pid, hierarchies);
+  if (freezer === null) return false;
+  const directory = join(freezer.parent, `${HELD}${world.randomHex(8)}`);
+  try {
+    mkdirSync(directory);
+  } catch {
+    return false;
+  }
+  try {
+    return read(directory, freezer.file) !== null;
+  } finally {
+    rmdirSync(directory);
+  }
 }
 
 /** By the group of one of them: all processes of a sandbox are in the same group, or below it. */
