@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { assembleFleet } from "../../../src/assemble-fleet.ts";
 import type { Backend } from "../../../src/backend/backend.ts";
+import { MemoryTimelines } from "../../../src/backend/memory-timelines.ts";
 import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
@@ -41,6 +42,8 @@ export interface StageOptions {
   readonly store?: Store;
   /** Extends the backend. */
   readonly enrich?: (backend: Backend) => Backend;
+  /** Whether timelines are kept. Default true. */
+  readonly timelines?: boolean;
 }
 
 export interface CallOptions {
@@ -101,7 +104,14 @@ export class Caller {
   }
 }
 
-export async function openStage({ settings, fleet: config, more, store, enrich }: StageOptions = {}): Promise<Stage> {
+export async function openStage({
+  settings,
+  fleet: config,
+  more,
+  store,
+  enrich,
+  timelines = true,
+}: StageOptions = {}): Promise<Stage> {
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
   const resolved = resolveSettings(
@@ -115,6 +125,7 @@ export async function openStage({ settings, fleet: config, more, store, enrich }
     world,
     store: store ?? new MemoryStore(newMemoryTables(world)),
     backend: enrich === undefined ? backend : enrich(backend),
+    ...(timelines && { timelines: new MemoryTimelines(world) }),
   });
   const gateway = await startGateway({ fleet, home, world, settings: { port: 0, ...settings }, ...more });
   const make = async (scope: "user" | "platform" | "operator", user?: string) => {
