@@ -14,7 +14,7 @@ import { build } from "esbuild";
 import { compile, compiledFile } from "./compile.mjs";
 
 /** The daemon is in every sandbox, so its size is paid for often. */
-const MAX_BYTES = 212 * 1024;
+const MAX_BYTES = 213 * 1024;
 const HERE = fileURLToPath(new URL(".", import.meta.url));
 
 const SETTINGS = {

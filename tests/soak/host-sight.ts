@@ -68,9 +68,12 @@ const FENCE = /^[\w-]+\/homes\/[0-9a-f]+(\/fence\.\d+\.none(\.[\w-]+)?)?$/;
  */
 const CHECKPOINTS = /^[\w-]+\/checkpoints(\/.*)?$/;
 
+/** Of a purged thread's timeline only the mark stays, for a day. */
+const TIMELINE_PURGED = /^[\w-]+\/timelines(\/[0-9a-f]+(\/purged\.\d+\.\d+)?)?$/;
+
 /** Whether a file below a home stays without sandboxes. */
 export function isKept(file: string): boolean {
-  return KEPT.test(file) || FENCE.test(file) || CHECKPOINTS.test(file);
+  return KEPT.test(file) || FENCE.test(file) || CHECKPOINTS.test(file) || TIMELINE_PURGED.test(file);
 }
 
 /** The processes between a container and the host. */

@@ -16,7 +16,9 @@ export {
   type ExplanationReply,
   type FileStat,
   type FleetEvent,
+  factTexts,
   GATEWAY_HEADERS,
+  isoTime,
   isSandlotError,
   type KeyRequest,
   type NewApiKey,
@@ -24,8 +26,14 @@ export {
   type Sandbox,
   type SandboxSummary,
   SandlotError,
+  summaryOf,
   type Terminal,
   type ThreadSummary,
+  TIMELINE_KINDS,
+  type TimelineEntry,
+  type TimelineKind,
+  type TimelinePage,
+  type UsageSample,
 } from "@sandlot/contract";
 export { DashboardClient, type FilePlace } from "./dashboard-client.ts";
 export { ClientLease } from "./lease.ts";
@@ -35,4 +43,5 @@ export {
   SandlotClient,
   type SandlotClientOptions,
 } from "./sandlot-client.ts";
+export { ClientTimeline } from "./timeline.ts";
 export { threadFrom, userFrom } from "./tools/thread-identity.ts";

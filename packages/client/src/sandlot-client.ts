@@ -46,6 +46,7 @@ import {
 import { type Archive, ClientCheckpoints } from "./checkpoints.ts";
 import { ClientLease } from "./lease.ts";
 import { SHOWN } from "./shown.ts";
+import { ClientTimeline } from "./timeline.ts";
 import { around, pause, randomId, within } from "./wire/clock.ts";
 import { errorOfEvent, isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
@@ -86,12 +87,15 @@ const ACQUIRE_OPTIONS = ["user", "thread", "blueprint", "from", "purpose", "ttlM
 export class SandlotClient {
   /** Earlier states of threads. */
   readonly checkpoints: ClientCheckpoints;
+  /** What happened to threads. */
+  readonly timeline: ClientTimeline;
   readonly #transport: Transport;
   readonly #options: TransportOptions;
 
   constructor(options: SandlotClientOptions) {
     this.#options = options;
     this.#transport = new Transport(options);
+    this.timeline = new ClientTimeline(this.#transport);
     this.checkpoints = new ClientCheckpoints(this.#transport, (user) => this.actingFor(user).checkpoints);
   }
 

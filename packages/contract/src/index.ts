@@ -20,6 +20,7 @@ export * from "./sandbox-limits.ts";
 export * from "./schemas.ts";
 export * from "./sessions.ts";
 export * from "./suggest.ts";
+export * from "./timeline-words.ts";
 export * from "./times.ts";
 export * from "./utf8.ts";
 export * from "./workspace-paths.ts";

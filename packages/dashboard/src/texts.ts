@@ -1,5 +1,7 @@
 /** Every text of the dashboard, in English. */
 
+import { endReasons, timelineTexts, usageTexts } from "./timeline/timeline-texts.ts";
+
 export const texts = {
   product: "Sandlot",
   skip: "Skip to the content",
@@ -204,7 +206,7 @@ export const texts = {
   },
   thread: {
     of: (user: string) => `of ${user}`,
-    tabs: { state: "State", terminal: "Terminal", files: "Files", previews: "Previews" },
+    tabs: { state: "State", timeline: "Timeline", terminal: "Terminal", files: "Files", previews: "Previews" },
     missing: "There is no such thread, or it belongs to another user.",
     noSandbox: "This thread has files and no sandbox.",
     noSandboxHint: "Its next use starts one. Opening the terminal or the files needs one.",
@@ -225,15 +227,10 @@ export const texts = {
       ends: "Ends",
       stopped: "Stopped",
     },
+    endsSentence: (reason: string, when: string) => `If nothing changes, it ends ${when}, ${reason}.`,
+    endsNever: "Nothing will end it as things are.",
     endsText: (reason: string, when: string) => `${when} (${reason})`,
     stoppedText: (reason: string, when: string) => `${when} (${reason})`,
-    usage: "Usage",
-    usageHint: "Of the sandbox, every five seconds while this page is open.",
-    memory: "Memory",
-    processes: "Processes",
-    disk: "Disk",
-    cpu: "Processor time",
-    of_: (used: string, max: string | null) => (max === null ? used : `${used} of ${max}`),
     history: "What happened",
     historyHint: "The events that this gateway saw, the newest first.",
     noHistory: "This gateway saw nothing of it.",
@@ -385,6 +382,10 @@ export const texts = {
     absent: "gone",
     none: "files only",
   } as Readonly<Record<string, string>>,
+  timeline: timelineTexts,
+  usage: usageTexts,
+  /** Why a sandbox will end. */
+  reasons: endReasons,
   table: { label: (what: string) => `Table of ${what}`, sortBy: (column: string) => `Sort by ${column}` },
   notFound: "There is no such page.",
 } as const;

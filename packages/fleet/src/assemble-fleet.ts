@@ -3,11 +3,13 @@
 import type { Generation, InstanceId, SandboxId } from "@sandlot/contract";
 import { parseThreadId, SandlotError } from "@sandlot/contract";
 import type { Backend } from "./backend/backend.ts";
+import type { WorkspaceOwner } from "./backend/checkpoints.ts";
+import type { Timelines } from "./backend/timelines.ts";
 import { parseUser } from "./config/call-options.ts";
 import { requireCapabilities } from "./config/capabilities.ts";
 import { diskBudget } from "./config/disk-budget.ts";
 import type { Settings } from "./config/settings.ts";
-import type { CloseOptions, Fleet } from "./fleet.ts";
+import type { CloseOptions, Fleet, ThreadKeyInput } from "./fleet.ts";
 import { auditFleet } from "./inspect/audit.ts";
 import { confirmDead } from "./inspect/confirm-dead.ts";
 import { explain } from "./inspect/explain.ts";
@@ -15,6 +17,7 @@ import { poolReport } from "./inspect/pool-report.ts";
 import { sandboxAbout } from "./inspect/sandbox-about.ts";
 import { summarize } from "./inspect/summary.ts";
 import { findThread, listThreads } from "./inspect/threads.ts";
+import { usageOf } from "./inspect/usage.ts";
 import { SandboxMaker } from "./lifecycle/acquire/maker.ts";
 import { Opener } from "./lifecycle/acquire/opener.ts";
 import { Admission } from "./lifecycle/admission/admission.ts";
@@ -39,6 +42,10 @@ import { Membership } from "./lifecycle/session/membership.ts";
 import { throwIfElsewhere } from "./lifecycle/session/refusals.ts";
 import { Destroyer } from "./lifecycle/stop/destroyer.ts";
 import { Retirement, spotOf } from "./lifecycle/stop/retirement.ts";
+import { FileChanges } from "./lifecycle/timeline/file-changes.ts";
+import { RecordedSandboxes } from "./lifecycle/timeline/recorded-sandboxes.ts";
+import { ThreadTimeline } from "./lifecycle/timeline/thread-timeline.ts";
+import { recorderOf, type TimelineRecorder } from "./lifecycle/timeline/timeline-recorder.ts";
 import { EventBus } from "./observe/event-bus.ts";
 import { tracedAcquire, tracedBackend } from "./observe/traced.ts";
 import { isTracing } from "./observe/tracing.ts";
@@ -55,12 +62,16 @@ const REFILL_DELAY_MS = 250;
 
 /** The bytes of a purged thread go within ten minutes; a look that finds nothing due is cheap. */
 const COLLECT_EVERY_MS = 60_000;
+/** What it removes is a day old. */
+const SWEEP_EVERY_MS = 3_600_000;
 
 export interface FleetParts {
   readonly settings: Settings;
   readonly world: World;
   readonly store: Store;
   readonly backend: Backend;
+  /** Where timelines are kept. Absent: none are. The fleet closes it. */
+  readonly timelines?: Timelines;
   readonly instanceId?: InstanceId;
   /** The advertised address of this instance's gateway, which the instances of other engines tell their callers. */
   readonly address?: string;
@@ -75,11 +86,27 @@ async function isCurrent(backend: Backend, record: SandboxRecord, signal: AbortS
   return record.ref === null || (await backend.probe(record.ref, signal)) !== "dead";
 }
 
-/** The generation, user and thread of a sandbox, if this instance holds it. */
-function whose(sandboxId: SandboxId, slots: Slots) {
-  const slot = slots.byId(sandboxId);
-  const generation = slot?.generation ?? (0 as Generation);
-  return { sandboxId, generation, user: slot?.user ?? null, thread: slot?.thread ?? null };
+/** The generation, user and thread of a sandbox, if this instance holds it or has held it last. */
+function whose(sandboxId: SandboxId, slots: Slots, recorded: RecordedSandboxes | null) {
+  // Also while it is parked: its background processes go on.
+  const whose = slots.byId(sandboxId) ?? recorded?.ownerOf(sandboxId);
+  const generation = whose?.generation ?? (0 as Generation);
+  return { sandboxId, generation, user: whose?.user ?? null, thread: whose?.thread ?? null };
+}
+
+function ownerOf({ user, thread }: ThreadKeyInput): WorkspaceOwner {
+  return { user: parseUser(user), thread: parseThreadId(thread) };
+}
+
+/** Closes them one after the other. */
+function closingOf(changes: FileChanges | null, recorder: TimelineRecorder | null) {
+  if (recorder === null) return null;
+  return {
+    async close() {
+      await changes?.close();
+      await recorder.close();
+    },
+  };
 }
 
 function noMounts(backend: string): SandlotError {
@@ -121,10 +148,15 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       return within(world, lifetimeMs / 8, undefined, late, ask).catch(() => true);
     },
   });
+  const recorder = recorderOf({ world, bus, instance, settings, timelines: given.timelines });
+  const sandboxes = recorder === null ? null : new RecordedSandboxes({ world, bus, recorder });
+  const forget = async (owner: WorkspaceOwner & { readonly generation: number }) =>
+    recorder?.purge(owner, owner.generation);
   const isOurs = (record: SandboxRecord) => membership.isOurs(record);
   const budgetOf = (blueprint: string) => diskBudget(settings.blueprints, blueprint);
   const isMaking = (sandboxId: SandboxId): boolean => maker.isMaking(sandboxId);
-  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs: settings.stopTimeoutMs, budgetOf });
+  const { stopTimeoutMs } = settings;
+  const retirement = new Retirement({ ...base, membership, isMaking, stopTimeoutMs, budgetOf, forget });
   const leases = new Leases({
     ...{ ...base, membership, onGranted: () => expiry.granted() },
     checkpoint: (key, options) => checkpoints.take(key, options),
@@ -132,6 +164,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const maker = new SandboxMaker({ ...base, membership, retirement });
   const opener = new Opener({
     ...{ ...base, membership, retirement, maker },
+    recorded: (attachment, record) => sandboxes?.recorded(attachment, record) ?? attachment,
     onLost: (slot, reason) => underWay.add(provider.lost(slot, reason)),
     onDisconnected: (slot) => void liveness.examine(slot),
   });
@@ -157,6 +190,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   });
   const checkpoints: ThreadCheckpoints = new ThreadCheckpoints({
     ...{ ...base, membership, retirement },
+    onForked: (from, to) => recorder?.forked(from, to),
     restore: (owner, target, options) => destroyer.restore(owner, target, options),
   });
   const provider: Provider = new Provider({
@@ -189,6 +223,8 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const desk = new RemoteLeaseTable({ store, leases, onRenewed: (lease) => expiry.renewed(lease) });
 
   const automatic = automaticCheckpoints({ ...base, checkpoints });
+  const changed = recorder === null ? null : new FileChanges({ ...base, checkpoints, recorder });
+  const timeline = new ThreadTimeline({ ...base, recorder });
   const loop = (name: string, intervalMs: number, task: () => Promise<void>) =>
     new Loop({ name, intervalMs, task, world, bus });
   const everyMs = settings.housekeepingIntervalMs;
@@ -208,6 +244,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     expiring,
     ...(automatic === null ? [] : [loop("checkpoints", everyMs, () => automatic.look())]),
     ...(backend.checkpoints === undefined ? [] : [loop("restores", everyMs, () => restores.finish())]),
+    ...(recorder === null ? [] : [loop("timelines", SWEEP_EVERY_MS, () => recorder.timelines.sweep())]),
     ...(backend.capabilities.has("checkpoints") ? [loop("collect", COLLECT_EVERY_MS, () => collection.run())] : []),
     loop("leftovers", everyMs, () => retirement.retryLeftovers()),
     loop("slots", everyMs, async () => {
@@ -230,7 +267,7 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   const unwatch = backend.watch((event) => {
     if (event.type === "resync") reconciling.poke();
     else if (event.type === "died") void liveness.died(event.sandboxId, event.ref, event.cause);
-    else bus.emit("sandboxId" in event ? { ...event, ...whose(event.sandboxId, slots) } : event);
+    else bus.emit("sandboxId" in event ? { ...event, ...whose(event.sandboxId, slots, sandboxes) } : event);
   });
 
   const end = () => {
@@ -240,7 +277,18 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
   let closed: Promise<void> | null = null;
   const close = (options: CloseOptions = {}) => {
     destroyer.close();
-    const parts = { ...base, membership, leases, retirement, loops, renewer, provider, end, automatic };
+    const parts = {
+      ...base,
+      membership,
+      leases,
+      retirement,
+      loops,
+      renewer,
+      provider,
+      end,
+      automatic,
+      timeline: closingOf(changed, recorder),
+    };
     closed ??= shutDown(parts, options).finally(() => {
       expiry.close();
       refill?.cancel();
@@ -265,7 +313,10 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
     get: (sandboxId) => provider.get(sandboxId as SandboxId),
     async destroy(key, options) {
       open("destroy");
-      return destroyer.destroy(key, options);
+      const outcome = await destroyer.destroy(key, options);
+      // A thread that has neither a sandbox nor files may still have a timeline.
+      if (outcome === "absent" && options?.purge === true) await forget({ ...ownerOf(key), generation: 0 });
+      return outcome;
     },
     async resetHome(key, options) {
       open("resetHome");
@@ -276,6 +327,12 @@ export async function assembleFleet(given: FleetParts): Promise<Fleet> {
       return destroyer.destroyBlank(sandboxId as SandboxId, options);
     },
     checkpoints,
+    timeline,
+    async usage(key, { signal } = {}) {
+      open("usage");
+      const either = AbortSignal.any(signal === undefined ? [base.ending] : [base.ending, signal]);
+      return usageOf({ ...base, isOurs }, ownerOf(key), either);
+    },
     async list() {
       open("list");
       return (await store.list()).map(summarize);

@@ -26,6 +26,11 @@ import type {
   StopReason,
   ThreadId,
   ThreadSummary,
+  TimelineEntry,
+  TimelineKind,
+  TimelineNote,
+  TimelinePage,
+  UsageSample,
   UserId,
 } from "@sandlot/contract";
 import type { Blueprint } from "./backend/blueprint.ts";
@@ -58,6 +63,10 @@ export interface Fleet extends AsyncDisposable {
   ): Promise<DestroyOutcome>;
   /** Earlier states of a thread's workspace and home. `capability_missing` where the backend keeps none. */
   readonly checkpoints: FleetCheckpoints;
+  /** What happened to a thread. `capability_missing` where the configuration wants no timelines. */
+  readonly timeline: FleetTimeline;
+  /** What a thread's sandbox uses now, without holding it: nothing is woken, and an idle sandbox stays idle. */
+  usage(key: ThreadKeyInput, options?: { readonly signal?: AbortSignal }): Promise<UsageSample>;
   list(): Promise<readonly SandboxSummary[]>;
   /**
    * The thread's sandbox in any state; `null` when it has none. A store that was lost knows no sandbox until it has
@@ -220,6 +229,36 @@ export interface FleetCheckpoints {
   /** A tar stream. */
   export(key: ThreadKeyInput, checkpoint: string, options?: CheckpointCall): AsyncIterable<Uint8Array>;
 }
+
+export interface FleetTimeline {
+  readonly isKept: boolean;
+  /** One page. Without `from` the newest entries; with `before` the newest before it. */
+  read(key: ThreadKeyInput, query?: TimelineRead): Promise<TimelinePage>;
+  /** Entries as they come, from `from` on, default from now. Ends with the signal. */
+  follow(
+    key: ThreadKeyInput,
+    options?: TimelineFilter & { readonly from?: number; readonly signal?: AbortSignal },
+  ): AsyncIterable<FollowedEntry>;
+  /** Adds an entry about something that happens beside the fleet, such as a preview. Never fails, and waits for nothing. */
+  note(key: ThreadKeyInput, note: TimelineNote): void;
+}
+
+export interface TimelineFilter {
+  readonly kinds?: readonly TimelineKind[];
+  /** Wall-clock milliseconds. */
+  readonly since?: number;
+  readonly until?: number;
+}
+
+export interface TimelineRead extends TimelineFilter {
+  readonly from?: number;
+  readonly before?: number;
+  /** Default 200. */
+  readonly limit?: number;
+}
+
+/** `gap`: entries were dropped before they were read. */
+export type FollowedEntry = { readonly kind: "entry"; readonly entry: TimelineEntry } | { readonly kind: "gap" };
 
 export interface CheckpointCall {
   readonly signal?: AbortSignal;

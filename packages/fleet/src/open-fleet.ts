@@ -4,10 +4,13 @@
  */
 
 import { hostname } from "node:os";
+import { join } from "node:path";
 import { assembleFleet } from "./assemble-fleet.ts";
 import type { Backend } from "./backend/backend.ts";
 import { NO_OTHERS, type OtherBackends } from "./backend/entry.ts";
 import type { HostWorkspaces } from "./backend/host-workspaces.ts";
+import { MemoryTimelines } from "./backend/memory-timelines.ts";
+import type { Timelines } from "./backend/timelines.ts";
 import { choosePool } from "./config/default-pool.ts";
 import type { FleetConfig } from "./config/fleet-config.ts";
 import { backendEntry, REGISTRY, type Registry, sectionOf, storeEntry } from "./config/registry.ts";
@@ -15,6 +18,8 @@ import { resolveSettings } from "./config/resolve-settings.ts";
 import type { Settings } from "./config/settings.ts";
 import type { Fleet, SharedEntries } from "./fleet.ts";
 import { StoreSteps } from "./observe/store-steps.ts";
+import { EntryTimelines } from "./store/entry-timelines.ts";
+import type { Store } from "./store/store.ts";
 import { systemWorld } from "./world/system-world.ts";
 import type { World } from "./world/world.ts";
 
@@ -60,12 +65,30 @@ export async function openFleetAndHost(
     const hostWorkspaces = (await backend.hostWorkspaces?.()) ?? null;
     const advertised = address === undefined ? {} : { address };
     const poolBecause = choice === null ? {} : { poolBecause: choice.because };
-    const fleet = await assembleFleet({ settings, world, store, backend, ...advertised, ...poolBecause });
+    const timelines = await timelinesOf(settings, world, store, backend);
+    const kept = timelines === null ? {} : { timelines };
+    const fleet = await assembleFleet({ settings, world, store, backend, ...kept, ...advertised, ...poolBecause });
     return { fleet, settings, hostWorkspaces, entries: store.entries, storeSteps };
   } catch (error) {
     await store.close();
     throw error;
   }
+}
+
+/** Beside the workspaces; else in a store that hosts share, or in this host's home. `null`: none are wanted. */
+async function timelinesOf(
+  settings: Settings,
+  world: World,
+  { entries }: Pick<Store, "entries">,
+  { name, timelines }: Backend,
+): Promise<Timelines | null> {
+  if (!settings.timeline.enabled) return null;
+  if (timelines !== undefined) return timelines;
+  if (entries !== null) return new EntryTimelines(entries, world);
+  // Its threads end with the process.
+  if (name === "memory") return new MemoryTimelines(world);
+  const { homeTimelines } = await import("./host/timelines/home-timelines.ts");
+  return homeTimelines(join(settings.home, settings.fleetId), world);
 }
 
 /** The backend that the settings name, whose sandboxes have the environments of their blueprints. */

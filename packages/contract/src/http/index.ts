@@ -11,4 +11,5 @@ export * from "./leases.ts";
 export * from "./operators.ts";
 export * from "./provisioner.ts";
 export * from "./threads.ts";
+export * from "./timeline.ts";
 export * from "./uploads.ts";

@@ -7,3 +7,4 @@ export * from "./files.ts";
 export * from "./processes.ts";
 export * from "./sessions.ts";
 export * from "./terminals.ts";
+export * from "./timeline.ts";

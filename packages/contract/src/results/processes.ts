@@ -30,6 +30,11 @@ export const usageSchema = z
       .number()
       .exactOptional()
       .describe("Of the workspace, as last measured, plus writes through the API since. Absent if not measured."),
+    networkReceivedBytes: z
+      .number()
+      .exactOptional()
+      .describe("Through the sandbox's own network interface. Absent if it has none beside the loopback."),
+    networkSentBytes: z.number().exactOptional().describe("Likewise."),
     diskMaxBytes: z.number().exactOptional().describe("Absent if the workspace has no limit."),
   })
   .meta({ id: "ResourceUsage" });

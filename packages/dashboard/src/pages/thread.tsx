@@ -15,10 +15,11 @@ import { texts } from "../texts.ts";
 import { FilesPanel } from "../thread/files-panel.tsx";
 import { PreviewsPanel } from "../thread/previews-panel.tsx";
 import { StatePanel } from "../thread/state-panel.tsx";
+import { TimelinePanel } from "../timeline/timeline-panel.tsx";
 
 const TerminalPanel = lazy(async () => ({ default: (await import("../thread/terminal-panel.tsx")).TerminalPanel }));
 const t = texts.thread;
-const TABS = ["state", "terminal", "files", "previews"] as const;
+const TABS = ["state", "timeline", "terminal", "files", "previews"] as const;
 /** They hold a lease while they are open. */
 const LEASING = ["terminal", "files", "previews"] as const;
 
@@ -93,6 +94,9 @@ export function ThreadPage() {
           </Tabs.List>
           <Tabs.Content value="state" tabIndex={-1}>
             <StatePanel client={client} user={user} thread={thread} sandbox={sandbox} />
+          </Tabs.Content>
+          <Tabs.Content value="timeline" tabIndex={-1}>
+            <TimelinePanel client={client} thread={thread} sandbox={sandbox} />
           </Tabs.Content>
           {LEASING.map((one) => (
             <Tabs.Content key={one} value={one} tabIndex={-1}>

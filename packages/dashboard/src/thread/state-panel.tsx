@@ -8,6 +8,7 @@ import { useNow } from "../live.tsx";
 import { ErrorNotice } from "../parts/notice.tsx";
 import { RefusedHosts, refusedIn } from "../parts/refused-hosts.tsx";
 import { texts } from "../texts.ts";
+import { UsageCharts } from "../timeline/usage-charts.tsx";
 
 const t = texts.thread;
 
@@ -42,14 +43,29 @@ export function StatePanel({
       <section className="card wide">
         <h2>{t.why}</h2>
         <p>{data === null ? t.noSandbox : short(data.summary, 1_000)}</p>
+        {data !== null && <Ends data={data} />}
         {data !== null && <Holders data={data} />}
       </section>
       {data !== null && <Facts data={data} sandbox={sandbox} />}
+      {sandbox !== null && <UsageCharts client={client} thread={thread} />}
       {data !== null && refusedIn(data.history).length > 0 && (
         <RefusedHosts hosts={refusedIn(data.history)} empty={texts.none} />
       )}
       {data !== null && <History data={data} />}
     </div>
+  );
+}
+
+/** What will end it, in a sentence. */
+function Ends({ data: { ends, state } }: { readonly data: ExplanationReply }) {
+  const now = useNow();
+  if (state === "absent" || state === "stopping") return null;
+  return (
+    <p>
+      {ends === null
+        ? t.endsNever
+        : t.endsSentence(texts.reasons[ends.reason] ?? short(ends.reason), moment(ends.at, now))}
+    </p>
   );
 }
 

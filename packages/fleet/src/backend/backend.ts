@@ -41,6 +41,7 @@ import type { Checkpoints } from "./checkpoints.ts";
 import type { HostWorkspaces } from "./host-workspaces.ts";
 import type { Labels, Marker } from "./labels.ts";
 import type { Markers } from "./markers.ts";
+import type { Timelines } from "./timelines.ts";
 
 /** What a backend may declare. Use of an undeclared capability fails with `capability_missing`. */
 export type Capability =
@@ -95,6 +96,8 @@ export interface Backend {
   hostWorkspaces?(): Promise<HostWorkspaces>;
   /** Checkpoints of the workspaces. Absent where they are no directories that the host can read: `capability_missing`. */
   readonly checkpoints?: Checkpoints;
+  /** Timelines beside the workspaces. Absent where they are on no disk of this host: the fleet keeps them elsewhere. */
+  readonly timelines?: Timelines;
   /** A sandbox ends by itself when no process of the fleet has renewed it for `orphanTimeoutMs`. */
   readonly endsUnrenewed?: boolean;
   /** The directories of every sandbox's programs on this host. Absent: they are known only when a sandbox runs. */

@@ -26,6 +26,7 @@ import { loadSettings } from "./load-settings.ts";
 import { type Login, readLogin } from "./login.ts";
 import { type SeedSource, seedOfFleet, seedOfGateway } from "./seed-source.ts";
 import type { Terminal } from "./terminal.ts";
+import { type TargetTimeline, timelineOfFleet, timelineOfGateway } from "./timeline-target.ts";
 
 export interface TargetOptions {
   /** The configuration file; absent: the environment's. */
@@ -72,6 +73,7 @@ export interface Target {
   /** Ends the thread's sandbox and empties its home. */
   resetHome(name: ThreadName, force: boolean, signal: AbortSignal): Promise<DestroyReply["outcome"]>;
   readonly checkpoints: TargetCheckpoints;
+  readonly timeline: TargetTimeline;
   explain(sandbox: string | ThreadName): Promise<ExplanationReply>;
   /** An operator's word that nothing of a sandbox runs any more. */
   confirmDead(sandbox: string, signal: AbortSignal): Promise<void>;
@@ -261,6 +263,7 @@ async function fleetTarget(fleet: Fleet): Promise<Target> {
     destroy: (name, options, signal) => fleet.destroy(keyOf(name), { ...options, signal }),
     resetHome: (name, force, signal) => fleet.resetHome(keyOf(name), { force, signal }),
     checkpoints: checkpointsOfFleet(fleet),
+    timeline: timelineOfFleet(fleet),
     async explain(asked) {
       const { explanationSchema } = await import("./explanation-schema.ts");
       // This fleet ends with the command, so the explanation leaves it out.
@@ -311,6 +314,7 @@ function gatewayTarget(gateway: SandlotClient): Target {
     },
     resetHome: async (name, force) => (await actingFor(name).resetHome(name.thread, { force })).outcome,
     checkpoints: checkpointsOfGateway(gateway),
+    timeline: timelineOfGateway(gateway),
     explain: (asked) =>
       typeof asked === "string" ? gateway.explain(asked) : actingFor(asked).explainThread(asked.thread),
     confirmDead: async (sandbox) => gateway.confirmDead((await gateway.explain(sandbox)).sandboxId),

@@ -78,6 +78,11 @@ export const DEFAULTS = {
     maxTotalBytes: 20 * 1_024 ** 3,
   },
 
+  timeline: {
+    /** What happened is asked afterwards, when it is too late to begin. At most 1 MiB a thread. */
+    enabled: true,
+  },
+
   leakDetection: {
     /** 0: off. The right value depends on the application; a wrong one is noise in every log. */
     afterMs: 0,

@@ -64,6 +64,8 @@ export interface FleetConfig {
    * is never removed.
    */
   readonly environments?: FleetConfigEnvironments | undefined;
+  /** The timelines of threads. */
+  readonly timeline?: FleetConfigTimeline | undefined;
   /** Finding leases that a caller forgot to release. */
   readonly leakDetection?: FleetConfigLeakDetection | undefined;
   /** What counts as work inside a sandbox without a lease. */
@@ -713,6 +715,12 @@ interface FleetConfigEnvironments {
    * Default: `21474836480`.
    */
   readonly maxTotalBytes?: number | string | undefined;
+}
+
+/** The timelines of threads. */
+interface FleetConfigTimeline {
+  /** Whether a log of what happened is kept for each thread: commands, leases, crashes and more. Default: `true`. */
+  readonly enabled?: boolean | undefined;
 }
 
 /** Finding leases that a caller forgot to release. */

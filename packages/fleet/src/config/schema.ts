@@ -241,6 +241,15 @@ export function configSchemaOf({ backends, stores }: Registry) {
         .describe("Whether the next use after a crash gets a new sandbox with the old workspace."),
       checkpoints: checkpointsSchema,
       environments: environmentsSchema,
+      timeline: z
+        .strictObject({
+          enabled: z
+            .boolean()
+            .default(DEFAULTS.timeline.enabled)
+            .describe("Whether a log of what happened is kept for each thread: commands, leases, crashes and more."),
+        })
+        .prefault({})
+        .describe("The timelines of threads."),
       leakDetection: z
         .strictObject({
           afterMs: durationOrOff("off")

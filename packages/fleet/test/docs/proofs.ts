@@ -141,6 +141,21 @@ export const PROOFS: Readonly<Record<string, readonly string[]>> = {
     "another user finds nothing, and a purge removes everything",
     "a key of another user sees and changes nothing",
   ],
+  "S-101": [
+    "of a gateway have their exit code, duration and output by offset, and no environment",
+    "of the library are there as well, with the error of a call that failed",
+    "two writers at the same time lose nothing",
+    "a full log drops its oldest lines, says so, and keeps its offsets",
+    "a place that cannot be written is told once, and what was lost is counted when it can be again",
+    "it survives a gateway that is killed",
+  ],
+  "S-102": [
+    "no line shows the value of a bound secret, wherever it is and where the text is cut",
+    "removes the timeline before it answers, and nothing comes back",
+    "after a purge nothing is left, late lines stay out, and a new log has larger offsets",
+    "a key of another user sees and changes nothing",
+  ],
+  "S-103": ["reading, following and usage take no lease"],
   "S-42": [
     "with purge lets no caller acquire the thread until the workspace is gone",
     "stays purged for a link that is opened at that moment",

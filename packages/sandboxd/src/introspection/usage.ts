@@ -4,6 +4,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import type { ResourceUsage } from "@sandlot/contract";
 
 const ROOT = "/sys/fs/cgroup";
@@ -17,7 +18,20 @@ export function resourceUsage(): ResourceUsage {
     processCount: first(["pids.current", "pids/pids.current"]),
     processMax: first(["pids.max", "pids/pids.max"]),
     cpuMs: cpuMs(),
+    ...network(),
   };
+}
+
+/**
+ * Of every interface but the loopback, in the daemon's own network namespace, which is its sandbox's. Each row: name,
+ * then eight columns of what was received, then eight of what was sent.
+ */
+function network(): Pick<ResourceUsage, "networkReceivedBytes" | "networkSentBytes"> {
+  const rows = [...(read("/proc/net/dev") ?? "").matchAll(/(\S+): *(\d+)(?: +\d+){7} +(\d+)/g)];
+  const used = rows.filter(([, name]) => name !== "lo");
+  if (used.length === 0) return {};
+  const sum = (column: number) => used.reduce((all, row) => all + Number(row[column]), 0);
+  return { networkReceivedBytes: sum(2), networkSentBytes: sum(3) };
 }
 
 function cpuMs(): number | null {
@@ -37,7 +51,7 @@ function first(names: readonly string[]): number | null {
 
 function read(name: string): string | null {
   try {
-    return readFileSync(`${ROOT}/${name}`, "latin1").trim();
+    return readFileSync(resolve(ROOT, name), "latin1").trim();
   } catch {
     return null;
   }

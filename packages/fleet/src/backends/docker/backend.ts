@@ -39,6 +39,7 @@ import { DiskCheckpoints } from "../../host/checkpoints/disk-checkpoints.ts";
 import { boundedBy } from "../../host/checkpoints/options.ts";
 import type { Refusal } from "../../host/egress/index.ts";
 import { type GuardsListener, holdsDisk } from "../../host/guards/host-guards.ts";
+import { DiskTimelines } from "../../host/timelines/disk-timelines.ts";
 import { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
 import { readActivity, renewDaemon } from "../../sandboxd/index.ts";
@@ -97,6 +98,7 @@ class DockerBackend implements Backend {
   readonly lateBindingProblem: string | null;
   readonly workspaces: DiskWorkspaces;
   readonly checkpoints: DiskCheckpoints;
+  readonly timelines: DiskTimelines;
   readonly markers: Markers;
   readonly #world: World;
   readonly #others: OtherBackends;
@@ -121,16 +123,15 @@ class DockerBackend implements Backend {
   readonly #sweeping: Promise<unknown>;
 
   constructor(engine: Engine, settings: DockerSettings, { world, others = NO_OTHERS }: DockerBackendOptions) {
-    this.#world = world;
-    this.#others = others;
+    [this.#world, this.#others] = [world, others];
     const { fleetId, home, account, ownsAccount, docker, blueprints } = settings;
     const layout = dockerLayout(home, fleetId, settings.environment.XDG_RUNTIME_DIR ?? tmpdir());
-    this.#engine = engine;
-    this.#settings = settings;
+    [this.#engine, this.#settings] = [engine, settings];
     const disk = { root: layout.root, account: ownsAccount ? null : account, world };
     this.workspaces = new DiskWorkspaces(disk);
     const options = boundedBy(settings.checkpoints);
     this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
+    this.timelines = DiskTimelines.beside(this.workspaces, layout.root, world);
     this.markers = this.workspaces.markers;
     this.#objects = new ContainerObjects(layout, world);
     this.#liveness = new ContainerLiveness(engine, this.#objects, world);

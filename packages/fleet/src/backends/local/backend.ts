@@ -44,6 +44,7 @@ import { lazyLimits } from "../../host/limits/lazy-limits.ts";
 import { machineId } from "../../host/process-table.ts";
 import { hostInterpreters } from "../../host/runtime/host-interpreters.ts";
 import { closingProblem } from "../../host/runtime/runtime-directory.ts";
+import { DiskTimelines } from "../../host/timelines/disk-timelines.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { QuotaWorkspaces } from "../../host/workspaces/quota-workspaces.ts";
 import { problemOf } from "../../observe/event-bus.ts";
@@ -93,6 +94,7 @@ class LocalBackend implements Backend {
   readonly lateBindingProblem: string | null;
   readonly workspaces: DiskWorkspaces;
   readonly checkpoints: DiskCheckpoints;
+  readonly timelines: DiskTimelines;
   readonly markers: Markers;
   readonly #world: World;
   readonly #objects: ObjectStore;
@@ -134,6 +136,7 @@ class LocalBackend implements Backend {
     this.workspaces = new QuotaWorkspaces(disk, quotas);
     const options = boundedBy(settings.checkpoints);
     this.checkpoints = new DiskCheckpoints({ ...disk, workspaces: this.workspaces, options });
+    this.timelines = DiskTimelines.beside(this.workspaces, layout.root, world);
     this.markers = this.workspaces.markers;
     this.#objects = new ObjectStore(layout, world.identity);
     this.#liveness = new ObjectLiveness(layout, world, id);

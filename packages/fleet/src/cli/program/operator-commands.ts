@@ -1,12 +1,14 @@
 /** The commands for operators: what there is, why, and what to do about it. */
 
+import { TIMELINE_KINDS } from "@sandlot/contract";
 import type { Command } from "commander";
 import type { BenchCommandOptions } from "../bench-command.ts";
 import type { ConfirmDeadOptions, ExplainCommandOptions, ListCommandOptions } from "../fleet-commands.ts";
 import type { LetGoOptions } from "../let-go-command.ts";
 import type { TargetOptions } from "../target.ts";
 import { EXIT_CODES } from "../terminal.ts";
-import { type CommandContext, examples, targeted, threaded, wholeNumber } from "./command-context.ts";
+import type { TimelineCommandOptions } from "../timeline-command.ts";
+import { type CommandContext, duration, examples, targeted, threaded, wholeNumber } from "./command-context.ts";
 
 export function addOperatorCommands(program: Command, { terminal, signal, json, ending }: CommandContext): void {
   targeted(program.command("ps"))
@@ -40,6 +42,28 @@ export function addOperatorCommands(program: Command, { terminal, signal, json, 
       }
       const { explainCommand } = await import("../fleet-commands.ts");
       await explainCommand(terminal, sandbox, { ...options, json });
+    });
+  threaded(targeted(program.command("timeline")), "the conversation")
+    .description("what happened to a thread: commands, leases, files changed, crashes and more")
+    .argument("[thread]", "the same as --thread")
+    .option("-f, --follow", "go on with what comes, until interrupted")
+    .option("-k, --kind <kind...>", `only these: ${TIMELINE_KINDS.join(", ")}`)
+    .option("--since <duration>", "only of the last 10m, 2h and so on", duration)
+    .option("-n, --limit <count>", "at most so many of the newest entries; default 200, at most 1000", wholeNumber)
+    .option("--export <file>", "the whole timeline as a new file: a page without scripts, or .json")
+    .addHelpText(
+      "after",
+      examples(
+        "sandlot timeline t1",
+        "sandlot timeline t1 -k command crash --follow",
+        "sandlot timeline t1 --export t1.html",
+      ),
+    )
+    .action(async (named: string | undefined, options: Omit<TimelineCommandOptions, "json"> & { thread?: string }) => {
+      const { timelineCommand } = await import("../timeline-command.ts");
+      const { namedThread } = await import("../named-thread.ts");
+      const thread = namedThread({ thread: named ?? options.thread });
+      await timelineCommand(terminal, thread, { ...options, json }, signal);
     });
   targeted(program.command("confirm-dead"))
     .description("say that nothing of a sandbox runs any more: its node is lost, and the machine is off")

@@ -10,7 +10,7 @@ import { threadOf } from "../thread-use.ts";
 import { THREAD_ERRORS } from "./answers.ts";
 
 export function portRoutes(app: GatewayApp, context: GatewayContext): void {
-  const { links, threads, world, previewAddress, settings } = context;
+  const { fleet, links, threads, world, previewAddress, settings } = context;
   app.post(
     "/v1/threads/:thread/ports/:port/links",
     {
@@ -37,6 +37,7 @@ export function portRoutes(app: GatewayApp, context: GatewayContext): void {
         });
       const framing = frame ? { framedBy: originOf(request) } : {};
       const token = links.sign({ ...key, port, keyId: keyIdOf(request), expiresAt, ...framing });
+      fleet.timeline.note(key, { kind: "preview", what: "opened", facts: { port } });
       const origin = previewAddress(links.labelOf(key, port));
       const direct = { url: resolvable(origin), headers: { [LINK_HEADER]: token } };
       return reply.code(201).send({ url: `${origin}/?${LINK_PARAMETER}=${token}`, direct, expiresAt });

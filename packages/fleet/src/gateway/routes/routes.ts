@@ -24,6 +24,7 @@ import { insideRoutes } from "./sandbox.ts";
 import { sandboxRoutes } from "./sandboxes.ts";
 import { terminalRoutes } from "./terminal.ts";
 import { threadRoutes } from "./threads.ts";
+import { timelineRoutes } from "./timeline.ts";
 import { DEERFLOW_ROUTES, OWN_ROUTES, uploadRoutes } from "./uploads.ts";
 
 export async function routes(app: GatewayApp, context: GatewayContext): Promise<void> {
@@ -36,6 +37,7 @@ export async function routes(app: GatewayApp, context: GatewayContext): Promise<
   folderArchiveRoutes(app, context);
   threadRoutes(app, context);
   checkpointRoutes(app, context);
+  timelineRoutes(app, context);
   sandboxRoutes(app, context);
   eventRoutes(app, context);
   keyRoutes(app, context);

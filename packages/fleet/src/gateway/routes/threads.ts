@@ -183,7 +183,10 @@ export function threadRoutes(app: GatewayApp, { fleet, threads, workspaces, worl
       if (checkpoint !== undefined || !isSandlotError(error, "capability_missing")) throw error;
     }
     const branch = workspaces.host?.branch?.bind(workspaces.host);
-    return branch === undefined ? branchThroughSandboxes(threads, from, to, signal) : branch(from, to);
+    const copied = await (branch === undefined ? branchThroughSandboxes(threads, from, to, signal) : branch(from, to));
+    fleet.timeline.note(from, { kind: "fork", what: "to", facts: { thread: to.thread } });
+    fleet.timeline.note(to, { kind: "fork", what: "from", facts: { thread: from.thread } });
+    return copied;
   }
 }
 

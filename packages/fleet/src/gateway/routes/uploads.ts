@@ -74,6 +74,10 @@ export async function uploadRoutes(
       const { files, skipped } = await workspaces.use(threadOf(request), purposeOf(request), signal, (opened) =>
         receiveUploads(context, opened, { parts: request.parts(), convert, signal, describe, deerflow }),
       );
+      const names = files.map(({ filename }) => filename);
+      const sizeBytes = files.reduce((sum, file) => sum + file.sizeBytes, 0);
+      const facts = { names, count: files.length, sizeBytes };
+      if (files.length > 0) context.fleet.timeline.note(threadOf(request), { kind: "upload", what: "files", facts });
       const success = skipped.length === 0;
       const message = `Successfully uploaded ${files.length} file(s)${success ? "" : `; skipped ${skipped.length}`}`;
       return shapes.reply.of({ success, files: [...files], message, skippedFiles: [...skipped] });

@@ -68,6 +68,7 @@ export function limitedSandbox(
 /** The daemon is asked too: it says whether the sandbox exists, and it may know what is not counted outside. */
 function counted(inside: ResourceUsage, outside: ResourceUsage): ResourceUsage {
   return {
+    ...inside,
     memoryBytes: outside.memoryBytes ?? inside.memoryBytes,
     memoryMaxBytes: outside.memoryMaxBytes ?? inside.memoryMaxBytes,
     processCount: outside.processCount ?? inside.processCount,

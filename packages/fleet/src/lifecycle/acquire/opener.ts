@@ -52,6 +52,8 @@ export interface OpenerParts {
   readonly slots: Slots;
   readonly bus: EventBus;
   readonly underWay: UnderWay;
+  /** The same connection; what its commands do is noted in the thread's timeline. */
+  readonly recorded: (attachment: Attachment, record: ReadyRecord) => Attachment;
   readonly onLost: (slot: Slot, reason: LossReason) => Promise<LossReason>;
   /** The connection of a slot ended. That alone does not tell whether the sandbox is alive. */
   readonly onDisconnected: (slot: Slot) => void;
@@ -285,7 +287,8 @@ export class Opener {
 
   /** Reconnects a slot whose sandbox is alive. */
   async reattach(slot: Slot, signal: AbortSignal): Promise<void> {
-    const attachment = await this.#parts.backend.attach(targetOf(slot.record), signal);
+    const { backend, recorded } = this.#parts;
+    const attachment = recorded(await backend.attach(targetOf(slot.record), signal), slot.record);
     const open = slot.isOpen();
     const unused = open ? slot.attachment : attachment;
     if (open) slot.reattached(attachment);
@@ -314,11 +317,11 @@ export class Opener {
 
   /** Completes a bind that only the record has, then attaches. Looks again if the sandbox ended or is stopping. */
   async #reach(record: ReadyRecord, ask: PendingHold, signal: AbortSignal): Promise<Reached | LookAgain | Unreached> {
-    const { backend, retirement, settings } = this.#parts;
+    const { backend, retirement, settings, recorded } = this.#parts;
     try {
       // A workspace that is mounted from home is already in its place.
       const arrival = record.place === "home" ? record.arrival : await this.#ensureBound(record, ask, signal);
-      const attachment = await abortable(backend.attach(targetOf(record), signal), signal);
+      const attachment = recorded(await abortable(backend.attach(targetOf(record), signal), signal), record);
       const recovery = recoveryOf(record, this.#used.has(record) ? null : arrival, settings);
       if (recovery.kind !== "restored") return { attachment, recovery };
       return { attachment, recovery: await withNewestCheckpoint(this.#parts, kept(record), recovery, signal) };

@@ -71,6 +71,8 @@ export interface ThreadCheckpointsParts {
   readonly bus: EventBus;
   readonly membership: Membership;
   readonly retirement: Retirement;
+  /** Tells the timelines of both threads of a fork. */
+  readonly onForked: (from: WorkspaceOwner, to: WorkspaceOwner) => void;
   /** Ends the thread's sandbox and restores its workspace (`Destroyer.restore`). */
   readonly restore: Destroyer["restore"];
   /** Fires when the fleet closes. */
@@ -159,7 +161,9 @@ export class ThreadCheckpoints implements FleetCheckpoints {
       const budget = diskBudget(settings.blueprints, blueprint);
       const claim = await this.#claim(owner);
       try {
-        return await checkpoints.seed(source, owner, budget, call);
+        const seeded = await checkpoints.seed(source, owner, budget, call);
+        if ("owner" in source) this.#parts.onForked(source.owner, owner);
+        return seeded;
       } finally {
         await retirement.finishStop(claim);
       }

@@ -35,6 +35,7 @@ export interface ShutdownParts {
   readonly provider: { close(): Promise<void> };
   readonly underWay: UnderWay;
   readonly automatic: { close(): Promise<void> } | null;
+  readonly timeline: { close(): Promise<void> } | null;
   /** From here on the fleet ignores the engine's responses, and its events start no work. */
   readonly end: () => void;
 }
@@ -69,6 +70,7 @@ export async function shutDown(parts: ShutdownParts, options: CloseOptions): Pro
   });
   // Our holds and unfinished work pass to the next instance.
   await step("session", () => store.leave(membership.instance));
+  await step("timeline", async () => parts.timeline?.close());
   await step("backend", () => backend.close());
   await step("store", () => store.close());
   bus.close();

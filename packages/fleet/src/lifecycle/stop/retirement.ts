@@ -46,6 +46,8 @@ export interface RetirementParts {
   /** Fires when the fleet closes. */
   readonly ending: AbortSignal;
   readonly budgetOf: (blueprint: string) => Budget | null;
+  /** Removes what is kept of a thread beside its workspace. Repeating it is safe. */
+  readonly forget: (spot: WorkspaceSpot) => Promise<void>;
 }
 
 /** Objects that a failed or cancelled create may have left in the engine. */
@@ -240,6 +242,7 @@ export class Retirement {
       await this.#askAsActor(sandboxId, term, "settle its workspace", () =>
         settleWorkspace(backend.workspaces, spot, record.purge, record.emptyHome),
       );
+      if (record.purge) await this.#askAsActor(sandboxId, term, "remove its timeline", () => this.#parts.forget(spot));
       if (record.restore !== undefined && !record.purge) await this.#restore(record, record.restore, spot, term);
     } else if (record.place !== "home") await this.#setAside(record, term);
   }

@@ -8,6 +8,7 @@ import { DASHBOARD_ENTRIES } from "./catalogue-dashboard.ts";
 import { type Entry, MARKER, ROOT, thread, type World } from "./catalogue-entry.ts";
 import { FILE_ENTRIES } from "./catalogue-files.ts";
 import { PROVISIONER_ENTRIES } from "./catalogue-provisioner.ts";
+import { TIMELINE_ENTRIES } from "./catalogue-timeline.ts";
 import type { Caller } from "./stage.ts";
 
 export { type Entry, MARKER, type World } from "./catalogue-entry.ts";
@@ -308,6 +309,7 @@ export const CATALOGUE: readonly Entry[] = [
     }),
   ),
   ...CHECKPOINT_ENTRIES,
+  ...TIMELINE_ENTRIES,
   ...FILE_ENTRIES,
   ...PROVISIONER_ENTRIES,
   ...DASHBOARD_ENTRIES,

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { assembleFleet } from "../../../src/assemble-fleet.ts";
 import type { Backend } from "../../../src/backend/backend.ts";
+import { MemoryTimelines } from "../../../src/backend/memory-timelines.ts";
 import { createMemoryBackend } from "../../../src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../../src/backends/memory/engine.ts";
 import type { FleetConfig } from "../../../src/config/fleet-config.ts";
@@ -44,6 +45,8 @@ export interface StageOptions {
   readonly engineWorld?: World;
   /** Extends the backend. */
   readonly enrich?: (backend: Backend) => Backend;
+  /** Whether timelines are kept. Default true. */
+  readonly timelines?: boolean;
 }
 
 export interface CallOptions {
@@ -105,7 +108,7 @@ export class Caller {
 }
 
 export async function openStage(options: StageOptions = {}): Promise<Stage> {
-  const { settings, fleet: config, more, store, enrich, engineWorld } = options;
+  const { settings, fleet: config, more, store, enrich, engineWorld, timelines = true } = options;
   const home = await mkdtemp(join(tmpdir(), "sandlot-gateway-"));
   const world = systemWorld();
   const resolved = resolveSettings(
@@ -119,6 +122,7 @@ export async function openStage(options: StageOptions = {}): Promise<Stage> {
     world,
     store: store ?? new MemoryStore(newMemoryTables(world)),
     backend: enrich === undefined ? backend : enrich(backend),
+    ...(timelines && { timelines: new MemoryTimelines(world) }),
   });
   const gateway = await startGateway({ fleet, home, world, settings: { port: 0, ...settings }, ...more });
   const make = async (scope: "user" | "platform" | "operator", user?: string) => {

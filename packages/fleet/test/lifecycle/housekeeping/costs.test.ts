@@ -127,7 +127,7 @@ test("a stop that failed here and was finished by a peer is not remembered", asy
   const isMaking = () => false;
   const retirement = new Retirement({
     ...{ ...base, membership, isMaking, underWay: new UnderWay(), stopTimeoutMs: 1_000 },
-    ...{ ending: new AbortController().signal, budgetOf: () => null },
+    ...{ ending: new AbortController().signal, budgetOf: () => null, forget: async () => undefined },
   });
   const reconciler = new Reconciler({
     ...{ ...base, membership, retirement, graceMs: 60_000, patienceMs: 1_000 },

@@ -1,0 +1,72 @@
+/** The texts of a thread's timeline and of its usage; `texts.ts` has all others. */
+
+export const timelineTexts = {
+  title: "What happened",
+  list: "Entries, the newest first",
+  count: (shown: number, all: number) => (shown === all ? `${all} entries` : `${shown} of ${all} entries`),
+  filter: "Show",
+  kinds: {
+    lease: "Leases",
+    command: "Commands",
+    files: "Files changed",
+    limit: "Limits",
+    refused: "Refused",
+    crash: "Crashes",
+    sandbox: "Sandbox",
+    checkpoint: "Checkpoints",
+    restore: "Restores",
+    fork: "Forks",
+    preview: "Previews",
+    upload: "Uploads",
+    terminal: "Terminals",
+    lost: "Lost entries",
+  } as Readonly<Record<string, string>>,
+  empty: "Nothing has happened yet.",
+  noMatch: "Nothing of the kinds that are shown.",
+  gap: "Some entries were dropped before this page read them.",
+  earlier: "Show earlier entries",
+  beginning: "This is the beginning.",
+  dropped: "The log was full: what was before this was dropped.",
+  export: { html: "Save as a page", json: "Save as JSON" },
+  details: "Details of the entry",
+  close: "Close",
+  when: "when",
+  rule: "This rule in `network.allow` of its blueprint would allow it:",
+  copy: "Copy the rule",
+  copied: "Copied",
+  showOutput: "Show its output",
+  moreOutput: "Show more",
+  noOutput: "It printed nothing.",
+  outputGone: "The sandbox that ran it is gone, and its output with it.",
+  notKept: "Its output went to its caller, and is not kept.",
+  inTerminal: "It was typed into a terminal, which has its output. The shell inside told the command.",
+  output: (stream: string, to: number, total: number, dropped: number) =>
+    `${stream}: ${to} of ${total} bytes${dropped === 0 ? "" : `, ${dropped} of them no longer held`}`,
+} as const;
+
+export const usageTexts = {
+  title: "Usage",
+  hint: "Of the last five minutes, every two seconds. Looking does not keep the sandbox alive.",
+  none: "Nothing holds the sandbox, so there are no figures: looking would wake it.",
+  unknown: "no figure",
+  now: (value: string, max: string | null) => (max === null ? value : `${value} of ${max}`),
+  label: (name: string, now: string) => `${name} over the last five minutes, now ${now}`,
+  names: {
+    cpu: "Processor",
+    memory: "Memory",
+    disk: "Disk",
+    processes: "Processes",
+    received: "Network, received",
+    sent: "Network, sent",
+  },
+} as const;
+
+export const endReasons: Readonly<Record<string, string>> = {
+  idle: "because nothing has used it for that long",
+  expired: "because it has reached its maximum lifetime",
+  orphaned: "because no process renews it",
+  surplus: "because the pool has too many",
+  "stale-blueprint": "because its blueprint has changed",
+  evicted: "because another thread needs the room",
+  released: "with its last lease",
+};
