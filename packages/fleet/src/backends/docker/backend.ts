@@ -59,6 +59,7 @@ import { Egresses } from "./egress.ts";
 import type { Engine, ListedContainer } from "./engine/engine.ts";
 import { findEngine } from "./engine/find-engine.ts";
 import { ContainerLiveness } from "./liveness.ts";
+import { madeByAnother } from "./made-by-another.ts";
 import { Maker } from "./maker.ts";
 import { type ContainerObject, ContainerObjects, dockerLayout } from "./objects/container-objects.ts";
 import { fleetFilter, formatRef, type Labelled, type ParsedRef, parseLabels, parseRef } from "./objects/labels.ts";
@@ -77,7 +78,6 @@ export interface DockerBackendOptions {
 const NAME = "docker";
 /** A container that takes longer to respond is treated as busy. */
 const IDLE_ANSWER_MS = 2_000;
-const RETRY_AFTER_MS = 5_000;
 const NO_ACTIVITY: Activity = { runningExecs: 0, openTerminals: 0, previewTrafficAt: null, cpuShare: 0 };
 
 /** Finds the engine. Rejects with `engine_unavailable` and the places that were tried. */
@@ -168,8 +168,8 @@ class DockerBackend implements Backend {
     const onOutOfMemory = ({ name }: Labelled) => void this.#guards.outOfMemory(name);
     this.#watcher = new Watcher(engine, fleetId, world, { motions: this.#pauses, onOutOfMemory });
     const onProblem = (error: unknown) => onTrouble("limits", problemOf(error));
-    const onHit: GuardsListener["onHit"] = ({ record }, limit, because) =>
-      this.#watcher.tell({ type: "limit-hit", sandboxId: record.labels.sandboxId, limit, because });
+    const onHit: GuardsListener["onHit"] = ({ record: { labels } }, limit, because) =>
+      this.#watcher.tell({ type: "limit-hit", sandboxId: labels.sandboxId, limit, because });
     this.#guards = new ContainerGuards({ world, engine, layout, blueprints, listener: { onHit, onProblem } });
     // A paused container needs no renewal: its clock for orphans stands still, and it could not respond.
     const renewed = {
@@ -386,10 +386,7 @@ class DockerBackend implements Backend {
   #parseOwn({ ref, sandboxId }: Target): ParsedRef {
     const maker = this.#others.madeBy(ref);
     if (maker === null) return this.#parse(ref);
-    const problem =
-      `the ${maker} backend has made it, and this fleet is configured for ${NAME} now; end it with \`sandlot rm\`, which keeps the ` +
-      `thread's workspace, or set \`backend\` to ${maker} again`;
-    throw new SandlotError("sandbox_unreachable", { sandboxId, problem, retryAfterMs: RETRY_AFTER_MS });
+    throw madeByAnother(maker, sandboxId);
   }
 
   #check({ blueprint }: CreateSpec): void {

@@ -43,7 +43,6 @@ import { type Limits, openLimits, ProjectQuotas } from "../../host/limits/index.
 import { lazyLimits } from "../../host/limits/lazy-limits.ts";
 import { machineId } from "../../host/process-table.ts";
 import { hostInterpreters } from "../../host/runtime/host-interpreters.ts";
-import { closingProblem } from "../../host/runtime/runtime-directory.ts";
 import { DiskTimelines } from "../../host/timelines/disk-timelines.ts";
 import type { DiskWorkspaces } from "../../host/workspaces/disk-workspaces.ts";
 import { QuotaWorkspaces } from "../../host/workspaces/quota-workspaces.ts";
@@ -54,6 +53,7 @@ import { readActivity } from "../../sandboxd/index.ts";
 import { Renewer } from "../../sandboxd/renewer.ts";
 import type { Liveness, World } from "../../world/world.ts";
 import { BubblewrapEngine } from "./bubblewrap/bubblewrap-engine.ts";
+import { capabilitiesOf } from "./capabilities.ts";
 import { Egresses } from "./egress.ts";
 import { strayDescriptors } from "./engine/stray-descriptors.ts";
 import { canFreezeSandboxes, frozenSandbox } from "./freezing.ts";
@@ -383,20 +383,4 @@ class LocalBackend implements Backend {
     if (!capabilities.has("network") && (registries.length > 0 || (mode !== "open" && allow.length > 0)))
       throw missing("network", "the blueprint's network");
   }
-}
-
-function capabilitiesOf(
-  isUnsafe: boolean,
-  { lateBinding, canPause, ownAccounts }: Readonly<Record<"lateBinding" | "canPause" | "ownAccounts", boolean>>,
-): ReadonlySet<Capability> {
-  const always: Capability[] = ["checkpoints", "mounts", "sessions", "terminal", "watch", "preview"];
-  // Without namespaces nothing enforces a network policy or a slot.
-  if (isUnsafe) return new Set(always);
-  const some: Capability[] = [
-    ...(closingProblem() === null ? ["closed-daemon" as const] : []),
-    ...(lateBinding ? ["late-binding" as const] : []),
-    ...(canPause ? ["pause" as const] : []),
-    ...(ownAccounts ? ["own-account" as const] : []),
-  ];
-  return new Set([...always, "environments", "limits", "network", ...some]);
 }
