@@ -42,9 +42,11 @@ import { placedWorkspaces } from "./placed-workspaces.ts";
 import { AioLinks } from "./previews/aio-links.ts";
 import { PreviewLinks } from "./previews/links.ts";
 import { PreviewServer } from "./previews/preview-server.ts";
+import { LivingRecords } from "./provisioner/living-records.ts";
 import { ProvisionedLeases } from "./provisioner/provisioned-leases.ts";
 import { ProvisionedSandboxes } from "./provisioner/provisioned-sandboxes.ts";
 import { Provisioner } from "./provisioner/provisioner.ts";
+import { RecordSweep } from "./provisioner/record-sweep.ts";
 import { sandboxBase } from "./provisioner/sandbox-url.ts";
 import type { RegisteredRoute } from "./registered-route.ts";
 import { createServer } from "./server.ts";
@@ -144,7 +146,10 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       : new PeerEvents({ world, log: events, credential, ownAddress, heartbeatMs, peers: () => fleet.peers() });
   let previewPort = 0;
   const addressOf = (label: string) => previewAddress(settings, label, previewPort);
-  const parts = { fleet, threads, keys, aioLinks, world, records: provisioned, leases: kept };
+  const living = new LivingRecords({ fleet, keys });
+  const swept = { fleet, threads, living, world, records: provisioned, draining: draining.signal };
+  const sweep = new RecordSweep(swept);
+  const parts = { ...swept, aioLinks, leases: kept, sweep };
   const context: GatewayContext = {
     ...{ fleet, world, settings, threads, audit, keys, streams, links, aioLinks, events, peerEvents, dashboard },
     previewAddress: addressOf,
@@ -200,6 +205,8 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await threads.close();
     throw error;
   }
+
+  if (settings.provisioner.enabled) sweep.begin();
 
   let closing: Promise<void> | null = null;
   const close = async () => {

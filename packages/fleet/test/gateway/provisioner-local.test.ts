@@ -95,6 +95,30 @@ describe.skipIf(!hasBubblewrap)("with real sandboxes (skipped where bubblewrap i
     expect(await client.isAlive("s2")).toBe(false);
   }, 120_000);
 
+  it("two gateways of one home know the same sandboxes", async () => {
+    const other = await openFleetAndHost({ home, backend: "local" });
+    const second = await startGateway({ fleet: other.fleet, home, world: systemWorld(), settings: { port: 0 } });
+    try {
+      const there = new DeerFlowClient(second.url, key);
+      const ask = (_: unknown, index: number) => (index % 2 === 0 ? client : there).create(null, "both");
+      const made = await Promise.all(Array.from({ length: 6 }, ask));
+      const path = ({ sandbox_url }: { sandbox_url: string }) => new URL(sandbox_url).pathname;
+      expect(new Set(made.map(path)).size).toBe(1);
+      expect((await fleet.list()).map(({ thread }) => thread)).toEqual(["both"]);
+      const [here] = made;
+      const found = await there.discover("both");
+      if (here === undefined || found === null) throw new Error("it was made");
+      await run(here, "echo one > /tmp/file");
+      expect(await run(found, "cat /tmp/file")).toContain("one");
+      await there.destroy("both");
+      expect([await client.isAlive("both"), await client.listRunning()]).toEqual([false, []]);
+      for (const { sandbox_url } of [here, found]) expect((await fetch(`${sandbox_url}/v1/sandbox`)).status).toBe(401);
+    } finally {
+      await second.close();
+      await other.fleet.close();
+    }
+  }, 120_000);
+
   it("mounts what DeerFlow sends, where it sends it", async () => {
     writeFileSync(join(directory("users/ann/acp"), "plan"), "the plan\n");
     writeFileSync(join(directory("users/ann/skills_view/custom"), "skill"), "the skill\n");
@@ -116,6 +140,28 @@ describe.skipIf(!hasBubblewrap)("with real sandboxes (skipped where bubblewrap i
       /the plan[\s\S]*No such/,
     );
     await client.destroy("s3");
+  }, 120_000);
+
+  it("mounts all seven places at once, also one below another that is read-only, and 400 where that may be written", async () => {
+    const lark = "/mnt/integrations/lark-cli";
+    const below = ["config", "config/locks", "data", "runtime"].map((name) => `${lark}/${name}`);
+    const places = ["/mnt/acp-workspace", "/mnt/skills/custom", "/mnt/skills/integrations", ...below];
+    const mounts = places.map((container_path, index) => {
+      writeFileSync(join(directory(`seven/${index}`), "number"), `${index}\n`);
+      return {
+        host_path: join(base, `seven/${index}`),
+        container_path,
+        read_only: container_path === `${lark}/config`,
+      };
+    });
+    await expect(
+      client.create("t5", "s5", { mounts: mounts.map((one) => ({ ...one, read_only: false })) }),
+    ).rejects.toThrow(/^Provisioner create failed: 400 .*sandboxes may write/);
+    directory("seven/3/locks");
+    const made = await client.create("t5", "s5", { mounts });
+    const shown = await run(made, `cat ${places.map((one) => `${one}/number`).join(" ")}`);
+    expect(shown.trim().split(/\s+/)).toEqual(["0", "1", "2", "3", "4", "5", "6"]);
+    await client.destroy("s5");
   }, 120_000);
 
   it("refuses mounts outside the base, through links, at other places, doubled and too many", async () => {

@@ -95,7 +95,7 @@ it("sweeps no old record while the store recovers, says so, and makes the new sa
   await growOld(stage.home);
   store.forgets = (thread) => thread === "t1";
   await create(platform, { sandbox_id: "new", thread_id: "t2", user_id: "ann" });
-  expect(told).toEqual([expect.stringMatching(/^ann\/t1 stays: /)]);
+  await expect.poll(() => told, { timeout: 30_000 }).toEqual([expect.stringMatching(/^ann\/t1 stays: /)]);
   store.forgets = () => false;
   expect(await platform.ask(200, "GET", "/api/sandboxes/old")).toEqual(old);
 });
@@ -109,8 +109,8 @@ it("one record that cannot be judged keeps none of the others from the sweep", a
   await growOld(stage.home);
   store.forgets = (thread) => thread === "t2";
   await create(platform, { sandbox_id: "new", thread_id: "t4", user_id: "ann" });
+  await expect.poll(() => readdir(join(stage.home, "provisioned")), { timeout: 30_000 }).toHaveLength(2);
   store.forgets = () => false;
-  expect(await readdir(join(stage.home, "provisioned"))).toHaveLength(2);
 });
 
 it("a user's key sees, takes and ends no sandbox of a blueprint that it was not granted", async () => {

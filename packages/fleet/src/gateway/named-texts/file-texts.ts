@@ -3,7 +3,7 @@
  * lock. Files are 0600 in a directory that is 0700. They are written beside their place and then linked into it.
  */
 
-import { link, mkdir, readdir, readFile, unlink, writeFile } from "node:fs/promises";
+import { link, mkdir, readdir, readFile, rename, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { errnoOf, isMissing } from "../../world/disk-trouble.ts";
 import type { World } from "../../world/world.ts";
@@ -38,14 +38,10 @@ export class FileTexts implements NamedTexts {
   }
 
   async create(name: string, text: string): Promise<boolean> {
-    const staged = join(this.#directory, `.${name}-${this.#world.randomHex(4)}.part`);
+    const staged = this.#aside(name);
     await writeFile(staged, `${text}\n`, { mode: 0o600, flag: "wx" });
     try {
-      await link(staged, this.placeOf(name));
-      return true;
-    } catch (error) {
-      if (errnoOf(error) === "EEXIST") return false;
-      throw error;
+      return await this.#place(staged, name);
     } finally {
       await unlink(staged);
     }
@@ -59,6 +55,23 @@ export class FileTexts implements NamedTexts {
       if (isMissing(error)) return false;
       throw error;
     }
+  }
+
+  /** A file that another process has made since is taken along with the rename, and put back. */
+  async removeIf(name: string, isMeant: (text: string) => boolean): Promise<boolean> {
+    const present = await this.read(name);
+    if (present === null || !isMeant(present)) return false;
+    const taken = this.#aside(name);
+    try {
+      await rename(this.placeOf(name), taken);
+    } catch (error) {
+      if (isMissing(error)) return false;
+      throw error;
+    }
+    const isTheSame = isMeant(await readFile(taken, "utf8"));
+    if (!isTheSame) await this.#place(taken, name);
+    await unlink(taken);
+    return isTheSame;
   }
 
   async names(): Promise<readonly string[]> {
@@ -76,5 +89,21 @@ export class FileTexts implements NamedTexts {
 
   placeOf(name: string): string {
     return join(this.#directory, `${name}${SUFFIX}`);
+  }
+
+  /** A name beside the texts that none of them has. */
+  #aside(name: string): string {
+    return join(this.#directory, `.${name}-${this.#world.randomHex(4)}.part`);
+  }
+
+  /** False when there is a text of this name already. */
+  async #place(path: string, name: string): Promise<boolean> {
+    try {
+      await link(path, this.placeOf(name));
+      return true;
+    } catch (error) {
+      if (errnoOf(error) === "EEXIST") return false;
+      throw error;
+    }
   }
 }

@@ -18,6 +18,8 @@ export interface NamedTexts {
   create(name: string, text: string): Promise<boolean>;
   /** False when there was none. */
   remove(name: string): Promise<boolean>;
+  /** Removes the text if it is one of these, and none that was made since under its name. */
+  removeIf(name: string, isMeant: (text: string) => boolean): Promise<boolean>;
   names(): Promise<readonly string[]>;
   /** Every text, by its name. */
   all(): Promise<ReadonlyMap<string, string>>;

@@ -23,10 +23,14 @@ export class SharedTexts implements NamedTexts {
     return answer.kind === "put";
   }
 
+  remove(name: string): Promise<boolean> {
+    return this.removeIf(name, () => true);
+  }
+
   /** Texts are never replaced, so an entry with another number is another text of a caller that was faster. */
-  async remove(name: string): Promise<boolean> {
+  async removeIf(name: string, isMeant: (text: string) => boolean): Promise<boolean> {
     const present = await this.#entries.get(this.placeOf(name));
-    return present !== null && (await this.#entries.delete(present.name, present.seq));
+    return present !== null && isMeant(present.body) && (await this.#entries.delete(present.name, present.seq));
   }
 
   async names(): Promise<readonly string[]> {

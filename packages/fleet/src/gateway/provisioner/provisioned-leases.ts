@@ -6,8 +6,8 @@
  * the next use leases it again, and otherwise the fleet's idle timeout ends it.
  *
  * Invariants
- * - A gateway keeps its own lease and forgets it when it ends; after a restart the next look takes another one. The end
- *   of a sandbox ends all of them.
+ * - The record names the lease that its sandbox was made with, and every gateway renews that one, also after a restart.
+ *   Where it has ended, a gateway takes one of its own. The end of a sandbox ends all of them.
  * - No request waits for a renewal, and a sandbox costs the store at most four renewals in a time to live.
  * - A lease makes no sandbox: it is taken on the record's own only.
  */
@@ -30,7 +30,10 @@ export interface LeaseParts {
 }
 
 /** What a lease needs of a record. */
-export type LeasedSandbox = Pick<ProvisionedSandbox, "nonce" | "sandboxId" | "generation" | "user" | "thread">;
+export type LeasedSandbox = Pick<
+  ProvisionedSandbox,
+  "nonce" | "sandboxId" | "generation" | "user" | "thread" | "leaseId"
+>;
 
 interface Kept {
   readonly leaseId: string;
@@ -39,6 +42,8 @@ interface Kept {
 }
 
 const RENEWALS_PER_LIFETIME = 4;
+/** Beyond it all are forgotten, and each is renewed once more than needed. */
+const KEPT_MAX = 10_000;
 
 export class ProvisionedLeases {
   readonly #parts: LeaseParts;
@@ -55,8 +60,7 @@ export class ProvisionedLeases {
 
   /** The lease that the sandbox was made with. */
   keep({ nonce }: LeasedSandbox, lease: Lease): void {
-    const kept = { leaseId: lease.id, renewedAt: this.#parts.world.monotonicMs() };
-    this.#kept.set(nonce, kept);
+    const kept = this.#keep(nonce, lease.id);
     lease.onLost(() => {
       if (this.#kept.get(nonce) === kept) this.#kept.delete(nonce);
     });
@@ -79,18 +83,27 @@ export class ProvisionedLeases {
 
   async #renew(record: LeasedSandbox, kept: Kept | undefined): Promise<void> {
     const { fleet, threads, world, ttlMs } = this.#parts;
-    if (kept !== undefined) {
+    const { user, thread, nonce } = record;
+    const leaseId = kept?.leaseId ?? record.leaseId;
+    if (leaseId !== undefined) {
       try {
-        await fleet.remoteLeases.renew(kept.leaseId);
-        kept.renewedAt = world.monotonicMs();
+        await fleet.remoteLeases.renew(leaseId);
+        if (kept === undefined) this.#keep(nonce, leaseId);
+        else kept.renewedAt = world.monotonicMs();
         return;
       } catch (error) {
         if (!isSandlotError(error, "lease_not_found")) throw error;
-        this.#kept.delete(record.nonce);
+        this.#kept.delete(nonce);
       }
     }
-    const { user, thread } = record;
     this.keep(record, await threads.acquireOnly({ user, thread }, record, { purpose: PURPOSE, ttlMs }));
+  }
+
+  #keep(nonce: string, leaseId: string): Kept {
+    if (this.#kept.size >= KEPT_MAX) this.#kept.clear();
+    const kept = { leaseId, renewedAt: this.#parts.world.monotonicMs() };
+    this.#kept.set(nonce, kept);
+    return kept;
   }
 }
 

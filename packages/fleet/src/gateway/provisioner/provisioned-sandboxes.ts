@@ -41,12 +41,14 @@ const NAME_PATTERN = /^[0-9a-f]{48}$/;
 const NONCE_BYTES = 16;
 const KEY_ID_LENGTH = 12;
 
-const storedSchema = z.strictObject({
+/** Loose: during an upgrade of several gateways a later version may have written more. */
+const storedSchema = z.object({
   ...{ id: z.string(), owner: z.string(), keyId: z.string(), user: z.string(), thread: z.string() },
   ownsThread: z.boolean(),
   sandboxId: z.string(),
   generation: z.int(),
   nonce: z.string(),
+  leaseId: z.string().optional(),
   createdAt: z.number(),
 });
 
@@ -65,6 +67,8 @@ export interface ProvisionedSandbox {
   readonly sandboxId: string;
   readonly generation: number;
   readonly nonce: string;
+  /** The lease that the sandbox was made with. Absent in records of an earlier version. */
+  readonly leaseId?: string | undefined;
   readonly createdAt: number;
 }
 
@@ -121,7 +125,7 @@ export class ProvisionedSandboxes {
 
   /** Removes exactly this record, and none that was made since under its id. */
   async remove({ name, nonce }: ProvisionedSandbox): Promise<void> {
-    if ((await this.#read(name))?.nonce === nonce) await this.#texts.remove(name);
+    await this.#texts.removeIf(name, (text) => this.#parsed(name, text).nonce === nonce);
   }
 
   /** The path of the URL that a key is shown. */

@@ -12,7 +12,7 @@
  * - A record counts only while the fleet has its sandbox and its key exists. A store that recovers may not know the
  *   sandbox yet: then the answer is `store_recovering`, and no record is removed.
  * - A key sees, renews and ends only sandboxes of blueprints that it was granted.
- * - Every call ends before the client's own time limit (30 s to create, 15 s to remove).
+ * - Every call ends before the client's own time limit (30 s to create, 15 s to remove, 10 s to look).
  */
 
 import {
@@ -20,32 +20,32 @@ import {
   type ExtraMount,
   isSandlotError,
   parseThreadId,
-  type SandboxSummary,
   SandlotError,
   type UserId,
 } from "@sandlot/contract";
 import { DEFAULT_BLUEPRINT } from "../../config/defaults.ts";
 import type { Fleet, Lease } from "../../fleet.ts";
-import { problemOf } from "../../observe/event-bus.ts";
 import { within } from "../../world/waiting.ts";
 import type { World } from "../../world/world.ts";
 import { DeerFlowDetail } from "../errors.ts";
 import { type Caller, checkBlueprint } from "../guards/caller.ts";
-import type { ApiKeys } from "../keys/api-keys.ts";
 import type { AioLinks } from "../previews/aio-links.ts";
 import type { ThreadKey } from "../thread-key.ts";
 import type { ThreadUse } from "../thread-use.ts";
 import { checkExtraMounts, refusedMounts } from "./extra-mounts.ts";
+import type { LivingRecords } from "./living-records.ts";
 import { type ProvisionedLeases, PURPOSE } from "./provisioned-leases.ts";
-import type { ProvisionedSandbox, ProvisionedSandboxes } from "./provisioned-sandboxes.ts";
+import type { NewProvisioned, ProvisionedSandbox, ProvisionedSandboxes } from "./provisioned-sandboxes.ts";
+import type { RecordSweep } from "./record-sweep.ts";
 
 export interface ProvisionerParts {
-  readonly fleet: Pick<Fleet, "find" | "list" | "events">;
+  readonly fleet: Pick<Fleet, "find">;
   readonly threads: Pick<ThreadUse, "acquireAs" | "destroy">;
-  readonly keys: Pick<ApiKeys, "find">;
   readonly aioLinks: Pick<AioLinks, "endUses">;
   readonly records: ProvisionedSandboxes;
+  readonly living: LivingRecords;
   readonly leases: ProvisionedLeases;
+  readonly sweep: Pick<RecordSweep, "some" | "soon">;
   readonly world: World;
   readonly settings: { readonly blueprint: string; readonly hostBasePath?: string | undefined };
 }
@@ -58,24 +58,15 @@ export interface Order {
   readonly mounts: readonly ExtraMount[];
 }
 
-/** Below the client's limits, with time left for the response. */
+/** Below the client's limits, with time left for the look at the key and for the response. */
 const CREATE_MS = 25_000;
-const STOP_MS = 10_000;
-/** Records of ended sandboxes that are older than this are removed by the next create. */
-const SWEEP_AFTER_MS = 600_000;
-const SWEEP_MAX = 10;
-/** Ended sandboxes that are remembered, so that a list does not look for each of them again. */
-const ENDED_MAX = 10_000;
-
-interface Living {
-  readonly record: ProvisionedSandbox;
-  readonly summary: SandboxSummary;
-}
+const REMOVE_MS = 10_000;
+const LOOK_MS = 5_000;
+/** How long the end of a sandbox is waited for; the rest is for the store. */
+const STOP_MS = 8_000;
 
 export class Provisioner {
   readonly #parts: ProvisionerParts;
-  readonly #ended = new Set<string>();
-  #sweeps = 0;
 
   constructor(parts: ProvisionerParts) {
     this.#parts = parts;
@@ -86,26 +77,44 @@ export class Provisioner {
     return within(this.#parts.world, CREATE_MS, signal, late, (bounded) => this.#create(caller, order, bounded));
   }
 
-  async find(caller: Caller, id: string): Promise<ProvisionedSandbox> {
+  find(caller: Caller, id: string): Promise<ProvisionedSandbox> {
+    return this.#within(LOOK_MS, "GET of a provisioned sandbox", () => this.#find(caller, id));
+  }
+
+  list(caller: Caller): Promise<readonly ProvisionedSandbox[]> {
+    return this.#within(LOOK_MS, "the list of provisioned sandboxes", () => this.#list(caller));
+  }
+
+  /** Whether the engine has confirmed the end. An unknown id has ended. An end that is late goes on. */
+  remove(caller: Caller, id: string, signal: AbortSignal): Promise<boolean> {
+    return this.#within(REMOVE_MS, "DELETE of a provisioned sandbox", () => this.#remove(caller, id, signal), signal);
+  }
+
+  #within<T>(ms: number, operation: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const problem = `it took longer than ${ms} ms`;
+    const late = () => new SandlotError("store_unavailable", { operation, problem, retryAfterMs: 1_000 });
+    return within(this.#parts.world, ms, signal, late, work);
+  }
+
+  async #find(caller: Caller, id: string): Promise<ProvisionedSandbox> {
     const record = await this.#parts.records.find(ownerOf(caller), id);
-    const summary = record === null ? null : await this.#living(record);
+    const summary = record === null ? null : await this.#parts.living.one(record);
     if (record === null || summary === null) throw notFound(id);
     checkBlueprint(caller.blueprints, summary.blueprint);
     this.#parts.leases.renew(record);
     return record;
   }
 
-  async list(caller: Caller): Promise<readonly ProvisionedSandbox[]> {
-    const { records, leases } = this.#parts;
+  async #list(caller: Caller): Promise<readonly ProvisionedSandbox[]> {
+    const { records, living, leases } = this.#parts;
     const owner = ownerOf(caller);
-    const own = await this.#allLiving((await records.all()).filter((record) => record.owner === owner));
+    const own = await living.all((await records.all()).filter((record) => record.owner === owner));
     const granted = own.filter(({ summary: { blueprint } }) => caller.blueprints?.includes(blueprint) !== false);
     for (const { record } of granted) leases.renew(record);
     return granted.map(({ record }) => record);
   }
 
-  /** Whether the engine has confirmed the end. An unknown id has ended. */
-  async remove(caller: Caller, id: string, signal: AbortSignal): Promise<boolean> {
+  async #remove(caller: Caller, id: string, signal: AbortSignal): Promise<boolean> {
     const { records, fleet, threads, aioLinks } = this.#parts;
     const record = await records.find(ownerOf(caller), id);
     if (record === null) return true;
@@ -124,7 +133,7 @@ export class Provisioner {
   }
 
   async #create(caller: Caller, order: Order, signal: AbortSignal): Promise<ProvisionedSandbox> {
-    const { records, leases, settings } = this.#parts;
+    const { leases, settings, sweep } = this.#parts;
     const owner = ownerOf(caller);
     const thread = parseThreadId(order.thread ?? order.id);
     const key = { user: order.user, thread, granted: caller.blueprints };
@@ -139,11 +148,9 @@ export class Provisioner {
       await refuseWithoutAio(lease, signal);
       // A client that has gone away would not know of it.
       signal.throwIfAborted();
-      // First: it makes room where there is none.
-      await this.#sweep(signal);
-      const record = await records.add({
+      const record = await this.#added(signal, {
         ...{ id: order.id, owner, keyId: caller.keyId, user: key.user, thread, ownsThread: order.thread === null },
-        ...{ sandboxId: lease.sandbox.id, generation: lease.generation },
+        ...{ sandboxId: lease.sandbox.id, generation: lease.generation, leaseId: lease.id },
       });
       if (record === null) {
         // The same request has come twice, maybe to two gateways.
@@ -155,6 +162,7 @@ export class Provisioner {
       }
       await this.#refuseOthers(key, record);
       leases.keep(record, lease);
+      sweep.soon();
       return record;
     } catch (error) {
       await lease.release();
@@ -162,12 +170,24 @@ export class Provisioner {
     }
   }
 
+  /** Where there is no room, records of ended sandboxes make some. */
+  async #added(signal: AbortSignal, record: NewProvisioned): Promise<ProvisionedSandbox | null> {
+    const { records, sweep } = this.#parts;
+    try {
+      return await records.add(record);
+    } catch (error) {
+      if (!isSandlotError(error, "invalid_request")) throw error;
+      await sweep.some(signal);
+      return records.add(record);
+    }
+  }
+
   /** The sandbox that has this id. `null`: none, or one that has ended. */
   async #known(caller: Caller, { id, user }: Order, thread: string): Promise<ProvisionedSandbox | null> {
-    const { records, leases } = this.#parts;
+    const { records, living, leases } = this.#parts;
     const record = await records.find(ownerOf(caller), id);
     if (record === null) return null;
-    const summary = await this.#living(record);
+    const summary = await living.one(record);
     if (summary === null) {
       await records.remove(record);
       return null;
@@ -183,9 +203,9 @@ export class Provisioner {
 
   /** `own` is withdrawn when another id has the thread: of two at the same time none stays, and asking again helps. */
   async #refuseOthers({ user, thread }: ThreadKey, own: ProvisionedSandbox | null): Promise<void> {
-    const { records } = this.#parts;
+    const { records, living } = this.#parts;
     const same = (await records.all()).filter((record) => record.user === user && record.thread === thread);
-    const [other] = await this.#allLiving(same.filter(({ name }) => name !== own?.name));
+    const [other] = await living.all(same.filter(({ name }) => name !== own?.name));
     if (other === undefined) return;
     if (own !== null) await records.remove(own);
     const { sandboxId, id } = other.record;
@@ -203,87 +223,19 @@ export class Provisioner {
     try {
       return await threads.acquireAs(key, order);
     } catch (error) {
-      if (isSandlotError(error, "capability_missing") && mounts.length > 0)
+      const isRefused = isSandlotError(error, "capability_missing") || isSandlotError(error, "mount_refused");
+      if (isRefused && mounts.length > 0)
         throw new SandlotError("invalid_request", { field: "extra_mounts", problem: error.message }, { cause: error });
       if (!isSandlotError(error, "blueprint_mismatch")) throw error;
       await threads.destroy(key, { timeoutMs: STOP_MS }, signal);
       return threads.acquireAs(key, order);
     }
   }
-
-  /** The record's sandbox; `null` when it has certainly ended, or its key is gone. */
-  async #living(record: ProvisionedSandbox): Promise<SandboxSummary | null> {
-    const { fleet, keys } = this.#parts;
-    const { user, thread } = record;
-    const summary = await fleet.find({ user, thread }, { certain: true });
-    return isOf(record, summary) && (await keys.find(record.keyId)) !== null ? summary : null;
-  }
-
-  async #allLiving(records: readonly ProvisionedSandbox[]): Promise<readonly Living[]> {
-    if (records.length === 0) return [];
-    const { fleet, keys } = this.#parts;
-    const present = new Map((await fleet.list()).map((summary) => [summary.sandboxId as string, summary]));
-    const here: Living[] = [];
-    for (const record of records) {
-      const summary = present.get(record.sandboxId) ?? (await this.#unlisted(record));
-      if (isOf(record, summary)) here.push({ record, summary });
-    }
-    const valid = await Promise.all(here.map(async ({ record }) => (await keys.find(record.keyId)) !== null));
-    return here.filter((_, index) => valid[index]);
-  }
-
-  /** A sandbox that has ended stays so: each is looked for once, because a list may be asked for often. */
-  async #unlisted(record: ProvisionedSandbox): Promise<SandboxSummary | null> {
-    if (this.#ended.has(record.nonce)) return null;
-    const { user, thread } = record;
-    const summary = await this.#parts.fleet.find({ user, thread }, { certain: true });
-    if (isOf(record, summary)) return summary;
-    if (this.#ended.size >= ENDED_MAX) this.#ended.clear();
-    this.#ended.add(record.nonce);
-    return null;
-  }
-
-  /**
-   * Removes some records of ended sandboxes; files of a thread that an id owns go with it. What cannot be removed now, as
-   * the engine's records recover or the thread is in use again, stays for a later sweep, and an event says so. One such
-   * record keeps none of the others: the next sweeps begin with others, too.
-   */
-  async #sweep(signal: AbortSignal): Promise<void> {
-    const { records, world, fleet, keys } = this.#parts;
-    const old = (await records.all()).filter(({ createdAt }) => createdAt < world.wallMs() - SWEEP_AFTER_MS);
-    if (old.length === 0) return;
-    const present = new Map<string, SandboxSummary>((await fleet.list()).map((one) => [one.sandboxId, one]));
-    const isLiving = await Promise.all(
-      old.map(async (one) => isOf(one, present.get(one.sandboxId) ?? null) && (await keys.find(one.keyId)) !== null),
-    );
-    const others = old.filter((_, index) => isLiving[index] === false);
-    const first = this.#sweeps++ % Math.max(1, Math.ceil(others.length / SWEEP_MAX));
-    for (const record of others.slice(first * SWEEP_MAX, (first + 1) * SWEEP_MAX)) {
-      try {
-        await this.#sweepOne(record, signal);
-      } catch (error) {
-        if (!isSandlotError(error)) throw error;
-        fleet.events.report("provisioned records", `${record.user}/${record.thread} stays: ${problemOf(error)}`);
-      }
-    }
-  }
-
-  async #sweepOne(record: ProvisionedSandbox, signal: AbortSignal): Promise<void> {
-    const { records, threads } = this.#parts;
-    if ((await this.#living(record)) !== null) return;
-    const { user, thread, ownsThread } = record;
-    if (ownsThread) await threads.destroy({ user, thread }, { purge: true, timeoutMs: STOP_MS }, signal);
-    await records.remove(record);
-  }
 }
 
 /** A user's ids are common to all keys of the user; those of a platform or an operator are the key's own. */
 function ownerOf({ scope, user, keyId }: Caller): string {
   return scope === "user" ? `user:${user}` : `key:${keyId}`;
-}
-
-function isOf({ sandboxId }: ProvisionedSandbox, summary: SandboxSummary | null): summary is SandboxSummary {
-  return summary?.sandboxId === sandboxId && (summary.state === "leased" || summary.state === "parked");
 }
 
 /** A client waits for the API by itself, but one that never comes is said at once. */
