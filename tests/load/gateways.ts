@@ -31,8 +31,6 @@ const REST_MS = 2_000;
 const WINDOW_EXECS_MIN = 30;
 const WINDOW_STRETCH_MAX = 20;
 const LOOK_MS = 100;
-/** Finds hangs. */
-const PROBE_MAX_MS = 60_000;
 
 export interface GatewaysOptions {
   readonly gateways: number;
@@ -78,8 +76,7 @@ export async function gatewaysUnderLoad(options: GatewaysOptions): Promise<numbe
   load.window("exec, restarting", 0);
   for (let index = 0; index < options.gateways; index += 1) {
     const former = running[index];
-    balancer.use(urls().filter((url) => url !== former?.url));
-    if (former !== undefined) await hasAcceptedAll(former.url);
+    if (former !== undefined) await balancer.takeOut(former.url);
     const code = await former?.end();
     if (code !== 0) load.note(`gateway-${index + 1} ended with ${code}`);
     await begin(index);
@@ -109,16 +106,6 @@ export async function gatewaysUnderLoad(options: GatewaysOptions): Promise<numbe
   if (isClean) rmSync(home, { recursive: true, force: true });
   else console.log(`kept: ${home} (gateway-N.log)`);
   return isClean ? 0 : 1;
-}
-
-/**
- * A gateway that was taken out ends when it has accepted what was sent to it: the kernel accepts connections before the
- * gateway does, and would reset them. It hands them over in turn, so one that is answered shows that none waits before it.
- */
-async function hasAcceptedAll(url: string): Promise<void> {
-  const headers = { connection: "close" };
-  const response = await fetch(`${url}/healthz`, { headers, signal: AbortSignal.timeout(PROBE_MAX_MS) });
-  await response.arrayBuffer();
 }
 
 function configWith(store: StoreName, address: object, threads: number): object {
