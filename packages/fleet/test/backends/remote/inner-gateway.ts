@@ -13,6 +13,7 @@ import type { Backend } from "../../../src/backend/backend.ts";
 import { openRemoteBackend } from "../../../src/backends/remote/backend.ts";
 import { type RemoteConfig, remoteSchema } from "../../../src/backends/remote/config.ts";
 import { parseRef } from "../../../src/backends/remote/object-id.ts";
+import type { GatewayConfig } from "../../../src/config/gateway-settings.ts";
 import { resolveSettings } from "../../../src/config/resolve-settings.ts";
 import type { Fleet } from "../../../src/fleet.ts";
 import { type Gateway, startGateway } from "../../../src/gateway/start-gateway.ts";
@@ -29,6 +30,8 @@ export interface InnerGateway {
   readonly key: string;
   /** Kills the local sandbox behind a remote one. */
   kill(ref: EngineRef): Promise<void>;
+  /** Another gateway with the same home, ports and fleet. */
+  restart(): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -47,11 +50,18 @@ export async function openInnerGateway(): Promise<InnerGateway> {
   const settings = resolveSettings({ ...config, housekeepingIntervalMs: 500 }, {});
   const store = new MemoryStore(newMemoryTables(world));
   const fleet = await assembleFleet({ settings, world, store, backend: local.backend });
-  const rate = { perAddressFailuresPerMinute: 100_000 };
-  const gateway = await startGateway({ fleet, home, world, settings: { port: 0, rate, keepLeasesMs: 0 } });
+  // Also under the address of a proxy.
+  const usual = { rate: { perAddressFailuresPerMinute: 100_000 }, keepLeasesMs: 0, allowedHosts: ["127.0.0.1"] };
+  const begin = (ports: GatewayConfig) => startGateway({ fleet, home, world, settings: { ...usual, ...ports } });
+  let gateway = await begin({ port: 0 });
+  const ports = { port: portOf(gateway.url), preview: { port: portOf(gateway.previewUrl) } };
   const { key } = await gateway.keys.create({ scope: "platform" });
   return {
     ...{ gateway, fleet, key },
+    async restart() {
+      await gateway.close();
+      gateway = await begin(ports);
+    },
     async kill(ref) {
       const { id } = parseRef(ref) ?? {};
       const response = await fetch(`${gateway.url}/api/sandboxes/${id}`, { headers: { "x-api-key": key } });
@@ -70,6 +80,10 @@ export async function openInnerGateway(): Promise<InnerGateway> {
       await local.dispose();
     },
   };
+}
+
+function portOf(url: string): number {
+  return Number(new URL(url).port);
 }
 
 /** The fleet's id of the sandbox that a URL leads to, from the gateway's own record. */
