@@ -9,7 +9,9 @@ import { type DeathAt, MortalHost } from "./mortal-host.ts";
 import { newPlace, onEachServer, type SharedServer } from "./shared-stores.ts";
 
 const PATIENT = { timeout: 60_000 };
-const LEASE_MS = 3_000;
+/** For tests in which a lease ends. */
+const SHORT_MS = 8_000;
+const LONG_MS = 600_000;
 
 /** On Redis only what its own way of writing could change. */
 const KILLED_CREATES: Readonly<Record<SharedServer["name"], readonly DeathAt[]>> = {
@@ -57,12 +59,12 @@ function suites({ name, open, signal }: SharedServer): void {
       two = null;
     });
 
-    const openTwo = async (mortal?: MortalHost) => {
+    const openTwo = async ({ leaseMs, mortal }: { leaseMs: number; mortal?: MortalHost }) => {
       const place = newPlace();
       two = await openTwoGateways({
         // Of a busy machine: a third of it is how long the server may take for an answer.
         lifetimeMs: mortal === undefined ? 9_000 : 6_000,
-        settings: { provisioner: { leaseMs: LEASE_MS }, keepLeasesMs: 0, drainMs: 500 },
+        settings: { provisioner: { leaseMs }, keepLeasesMs: 0, drainMs: 500 },
         fleet: { idleTimeoutMs: 500 },
         enrich: (backend, host) =>
           inner.enrich(host === "a" && mortal !== undefined ? mortal.backend(backend) : backend),
@@ -80,7 +82,7 @@ function suites({ name, open, signal }: SharedServer): void {
     };
 
     it("a sandbox made at one is shown, listed, used, kept and ended at the other, with one URL and one lease", async () => {
-      const { a, b, atA, atB, caller, records } = await openTwo();
+      const { a, b, atA, atB, caller, records } = await openTwo({ leaseMs: SHORT_MS });
       const made = await atA.create("t1", "s", { user: "ann" });
       const [found, again] = [await atB.discover("s"), await atB.create("t1", "s", { user: "ann" })];
       const listed = await atB.listRunning();
@@ -88,7 +90,7 @@ function suites({ name, open, signal }: SharedServer): void {
       expect(await Promise.all([a, b].map((host) => look(at(host, made))))).toEqual([200, 200]);
 
       // Past the time of the lease and of an idle sandbox, by use at the other gateway only.
-      const until = Date.now() + 2 * LEASE_MS;
+      const until = Date.now() + 2 * SHORT_MS;
       while (Date.now() < until) expect(await atB.isAlive("s")).toBe(true);
       const [summary] = await b.fleet.list();
       const instances = [a, b].map(({ fleet }) => fleet.instanceId as string);
@@ -102,7 +104,7 @@ function suites({ name, open, signal }: SharedServer): void {
     }, 120_000);
 
     it("requests for one id at both at the same time get one sandbox, one URL and one record", async () => {
-      const { a, b, atA, atB, records } = await openTwo();
+      const { a, b, atA, atB, records } = await openTwo({ leaseMs: LONG_MS });
       for (let round = 0; round < 3; round += 1) {
         const ask = (_: unknown, index: number) => (index % 2 === 0 ? atA : atB).create(null, `s${round}`);
         const made = await Promise.all(Array.from({ length: 8 }, ask));
@@ -115,7 +117,7 @@ function suites({ name, open, signal }: SharedServer): void {
     }, 120_000);
 
     it("a revoked key ends its URLs at both, and another key takes the thread over", async () => {
-      const { a, b, key, atA, records } = await openTwo();
+      const { a, b, key, atA, records } = await openTwo({ leaseMs: LONG_MS });
       const made = await atA.create("t1", "s");
       const { key: later } = await b.gateway.keys.create({ scope: "platform" });
       await b.gateway.keys.revoke(key.slice(4, 16));
@@ -130,7 +132,7 @@ function suites({ name, open, signal }: SharedServer): void {
       "a gateway killed in a create, $when $step: the other one answers, and nothing is left",
       async (plan) => {
         const mortal = new MortalHost();
-        const { a, b, atB, caller, records } = await openTwo(mortal);
+        const { a, b, atB, caller, records } = await openTwo({ leaseMs: SHORT_MS, mortal });
         const [asked, forgotten] = [{ sandbox_id: "asked" }, { sandbox_id: "forgotten" }];
         const died = mortal.dieAt(plan);
         const lost = [asked, forgotten].map((json) =>
@@ -160,7 +162,7 @@ function suites({ name, open, signal }: SharedServer): void {
       "a gateway killed in a delete, $when $step: the other one says the truth, and nothing is left",
       async (plan) => {
         const mortal = new MortalHost();
-        const { a, b, atA, atB, caller, records } = await openTwo(mortal);
+        const { a, b, atA, atB, caller, records } = await openTwo({ leaseMs: SHORT_MS, mortal });
         const made = await atA.create("t1", "s", { user: "ann" });
         const died = mortal.dieAt(plan);
         const lost = caller(a)
@@ -182,7 +184,7 @@ function suites({ name, open, signal }: SharedServer): void {
     );
 
     it("a server that stops answering: every call ends within the client's own time, and all is well after it", async () => {
-      const { b, atA, caller } = await openTwo();
+      const { b, atA, caller } = await openTwo({ leaseMs: LONG_MS });
       const made = await atA.create("t1", "s");
       const timed = async (limitMs: number, method: string, path: string, json?: object) => {
         const began = performance.now();
