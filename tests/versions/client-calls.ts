@@ -129,6 +129,11 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
     await events.return(undefined);
     return taken;
   },
+  pool: ({ client }) => client.pool(),
+  "timeline.read": ({ client }) => client.timeline.read(T),
+  "timeline.follow": ({ client }) => firstOf(client.timeline.follow(T, { from: 0 })),
+  "timeline.export": ({ client }) => client.timeline.export(T, "json"),
+  "timeline.usage": ({ client }) => firstOf(client.timeline.usage(T)),
   "checkpoints.list": ({ client }) => client.checkpoints.list(T),
   "checkpoints.take": ({ client }) => client.checkpoints.take(T),
   "checkpoints.diff": ({ client }) => client.checkpoints.diff(T),
@@ -150,3 +155,8 @@ export const CLIENT_CALLS: Readonly<Record<string, Call>> = {
   deleteThread: ({ client }) => client.deleteThread("for-events", { force: true }),
   destroySandbox: ({ client }) => client.destroySandbox("none", { force: true }),
 };
+
+async function firstOf<Item>(items: AsyncGenerator<Item>): Promise<Item | undefined> {
+  for await (const item of items) return item;
+  return undefined;
+}

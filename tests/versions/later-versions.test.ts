@@ -42,7 +42,9 @@ const NOT_OF_THE_CLIENT = [
 ];
 
 /** Routes whose responses hold maps or events, which are passed on whole. */
-const KEEP_ALL: ReadonlySet<string> = new Set(["explain", "explainThread", "linkPort", "events"]);
+const KEEP_ALL: ReadonlySet<string> = new Set([
+  ...["explain", "explainThread", "linkPort", "events", "timeline.read", "timeline.follow"],
+]);
 const CALL_MAX_MS = 10_000;
 
 let versions: VersionStage;

@@ -1,6 +1,7 @@
 /** The operators' view, limited for users to their own: sandboxes, their reasons, the audit log, health. */
 
 import { z } from "zod";
+import type { PoolMiss } from "../events.ts";
 import { openEnum } from "../open-enum.ts";
 import { sandboxSummarySchema, userIdSchema } from "../schemas.ts";
 import { KEY_SCOPES } from "./key-scopes.ts";
@@ -24,6 +25,15 @@ export const explanationSchema = z
   })
   .meta({ id: "Explanation" });
 
+const missCount = z.int().exactOptional();
+/** A reason that a later gateway names is left out. */
+const MISSES = {
+  unsupported: missCount,
+  "not-kept": missCount,
+  "own-mounts": missCount,
+  "none-ready": missCount,
+} satisfies Record<PoolMiss, unknown>;
+
 export const poolReplySchema = z
   .object({
     summary: z.string().describe("In words: which blanks are kept, and why."),
@@ -37,7 +47,7 @@ export const poolReplySchema = z
       }),
     ),
     hits: z.int().describe("New sandboxes of threads that were blanks, in this process."),
-    misses: z.record(z.string(), z.int()).describe("Those that were made, by reason, in this process."),
+    misses: z.object(MISSES).describe("Those that were made, by reason, in this process."),
   })
   .meta({ id: "Pool" });
 
