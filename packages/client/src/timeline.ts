@@ -1,14 +1,6 @@
 /** The timelines of threads through a gateway: what happened, a page at a time, or as it happens. */
 
-import {
-  type TimelineEntry,
-  type TimelineKind,
-  type TimelinePage,
-  timelineEntrySchema,
-  timelinePageSchema,
-  type UsageSample,
-  usageSampleSchema,
-} from "@sandlot/contract";
+import type { TimelineEntry, TimelineKind, TimelinePage, UsageSample } from "@sandlot/contract";
 import { around, pause } from "./wire/clock.ts";
 import { errorOfEvent, isBreak } from "./wire/errors.ts";
 import { serverEvents } from "./wire/events.ts";
@@ -30,6 +22,9 @@ export interface TimelineRange extends TimelineFilter {
   readonly signal?: AbortSignal;
 }
 
+/** Building schemas takes longer than most calls of a client, which need none of these. */
+const schemas = () => import("./timeline-schemas.ts");
+
 export class ClientTimeline {
   readonly #transport: Transport;
 
@@ -37,7 +32,8 @@ export class ClientTimeline {
     this.#transport = transport;
   }
 
-  read(thread: string, { signal, from, before, limit, ...filter }: TimelineRange = {}): Promise<TimelinePage> {
+  async read(thread: string, { signal, from, before, limit, ...filter }: TimelineRange = {}): Promise<TimelinePage> {
+    const { timelinePageSchema } = await schemas();
     const range = {
       ...(from !== undefined && { from }),
       ...(before !== undefined && { before }),
@@ -54,6 +50,7 @@ export class ClientTimeline {
     thread: string,
     { signal, from, ...filter }: TimelineFilter & { readonly from?: number; readonly signal?: AbortSignal } = {},
   ): AsyncGenerator<TimelineEntry | null> {
+    const { timelineEntrySchema } = await schemas();
     let start = from;
     const path = pathOf(thread, "timeline", "stream");
     // Otherwise an entry that comes while a broken connection is replaced would be missed.
@@ -83,6 +80,7 @@ export class ClientTimeline {
 
   /** What the thread's sandbox uses, every two seconds, without holding it. */
   async *usage(thread: string, { signal }: { readonly signal?: AbortSignal } = {}): AsyncGenerator<UsageSample> {
+    const { usageSampleSchema } = await schemas();
     const path = pathOf(thread, "usage", "stream");
     for await (const { event, data } of this.#events(() => ({ path, query: {} }), signal))
       if (event === "usage") yield usageSampleSchema.parse(data);

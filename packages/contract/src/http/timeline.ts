@@ -3,7 +3,7 @@
 import { z } from "zod";
 import { openEnum } from "../open-enum.ts";
 import { usageSchema } from "../results/processes.ts";
-import { TIMELINE_KINDS } from "../results/timeline.ts";
+import { TIMELINE_KINDS } from "../results/timeline-kinds.ts";
 
 const offset = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const time = z.coerce.number().min(0).max(Number.MAX_SAFE_INTEGER);

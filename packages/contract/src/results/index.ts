@@ -8,3 +8,4 @@ export * from "./processes.ts";
 export * from "./sessions.ts";
 export * from "./terminals.ts";
 export * from "./timeline.ts";
+export * from "./timeline-kinds.ts";

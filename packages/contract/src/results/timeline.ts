@@ -11,25 +11,7 @@ import { z } from "zod";
 import type { DeathCause, LossReason } from "../errors.ts";
 import type { AcquirePath, LimitKind, StopReason } from "../events.ts";
 import { type Immutable, openEnum } from "../open-enum.ts";
-
-export const TIMELINE_KINDS = [
-  "lease",
-  "command",
-  "files",
-  "limit",
-  "refused",
-  "crash",
-  "sandbox",
-  "checkpoint",
-  "restore",
-  "fork",
-  "preview",
-  "upload",
-  "terminal",
-  "lost",
-] as const;
-/** What an entry is about: the word to filter by. */
-export type TimelineKind = (typeof TIMELINE_KINDS)[number];
+import { TIMELINE_KINDS } from "./timeline-kinds.ts";
 
 const fact = z.union([z.string(), z.number(), z.boolean(), z.null(), z.array(z.string())]);
 
