@@ -21,7 +21,7 @@ import { systemWorld } from "../packages/fleet/src/world/system-world.ts";
 import { ROOT } from "./runtime.mjs";
 
 /** More files than this make an exec hard to follow. A layer that only forwards is what to look for. */
-const LIMIT = 58;
+const LIMIT = 59;
 const ROUNDS = 5;
 
 const home = mkdtempSync(join(tmpdir(), "sandlot-walk-"));

@@ -221,7 +221,18 @@ if (reason !== null) {
       () =>
         onAppleStage(async (stage, { backend, standIn }) => {
           expect([...backend.capabilities].sort()).toEqual(
-            ["checkpoints", "image", "limits", "mounts", "preview", "runtime", "sessions", "terminal", "watch"].sort(),
+            [
+              "checkpoints",
+              "environments",
+              "image",
+              "limits",
+              "mounts",
+              "preview",
+              "runtime",
+              "sessions",
+              "terminal",
+              "watch",
+            ].sort(),
           );
           const refused = (more: Partial<Blueprint>, code: ErrorCode) =>
             stage.rejects(stage.make(stage.newKey(), { blueprint: { ...blueprint, ...more } }), code);
