@@ -12,7 +12,7 @@ import { Confirm, type Question } from "../parts/confirm.tsx";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { texts } from "../texts.ts";
 import { chosenFiles, droppedFiles } from "./dropped-files.ts";
-import { useLease } from "./use-lease.ts";
+import { Leased } from "./leased.tsx";
 import { type Transfers, useTransfers } from "./use-transfers.ts";
 import { Viewer } from "./viewer.tsx";
 
@@ -33,27 +33,19 @@ export function FilesPanel({
   readonly path: string | undefined;
   onPath(path: string): void;
 }) {
-  const { lease, error, lost, again } = useLease(user, thread, "dashboard files");
-  if (error !== null) return <ErrorNotice error={error} retry={again} />;
-  if (lost !== null)
-    return (
-      <Notice kind="bad">
-        {texts.thread.lost(short(lost))}
-        <button type="button" onClick={again}>
-          {texts.thread.reopen}
-        </button>
-      </Notice>
-    );
-  if (lease === null) return <p className="empty">{texts.loading}</p>;
   return (
-    <Folder
-      key={`${user}/${thread}`}
-      user={user}
-      thread={thread}
-      sandbox={lease.sandbox}
-      path={path ?? START}
-      onPath={onPath}
-    />
+    <Leased user={user} thread={thread} purpose="dashboard files">
+      {(lease) => (
+        <Folder
+          key={`${user}/${thread}`}
+          user={user}
+          thread={thread}
+          sandbox={lease.sandbox}
+          path={path ?? START}
+          onPath={onPath}
+        />
+      )}
+    </Leased>
   );
 }
 

@@ -7,11 +7,10 @@ import type { Sandbox, SandlotClient } from "@sandlot/client";
 import { isSandlotError } from "@sandlot/client";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { short } from "../format.ts";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { useSession } from "../session.tsx";
 import { texts } from "../texts.ts";
-import { useLease } from "./use-lease.ts";
+import { Leased } from "./leased.tsx";
 
 const t = texts.previews;
 const LOOK_MS = 10_000;
@@ -20,19 +19,11 @@ const ALLOWED = "allow-scripts allow-same-origin allow-forms allow-popups allow-
 
 export function PreviewsPanel({ user, thread }: { readonly user: string; readonly thread: string }) {
   const { clientOf } = useSession();
-  const { lease, error, lost, again } = useLease(user, thread, "dashboard previews");
-  if (error !== null) return <ErrorNotice error={error} retry={again} />;
-  if (lost !== null)
-    return (
-      <Notice kind="bad">
-        {texts.thread.lost(short(lost))}
-        <button type="button" onClick={again}>
-          {texts.thread.reopen}
-        </button>
-      </Notice>
-    );
-  if (lease === null) return <p className="empty">{texts.loading}</p>;
-  return <Ports client={clientOf(user)} thread={thread} sandbox={lease.sandbox} />;
+  return (
+    <Leased user={user} thread={thread} purpose="dashboard previews">
+      {({ sandbox }) => <Ports client={clientOf(user)} thread={thread} sandbox={sandbox} />}
+    </Leased>
+  );
 }
 
 function Ports({

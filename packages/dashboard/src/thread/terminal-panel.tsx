@@ -11,7 +11,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { short } from "../format.ts";
 import { ErrorNotice, Notice } from "../parts/notice.tsx";
 import { texts } from "../texts.ts";
-import { useLease } from "./use-lease.ts";
+import { Leased } from "./leased.tsx";
 
 const t = texts.terminal;
 const SCROLLBACK_LINES = 5_000;
@@ -27,19 +27,11 @@ interface Wish {
 type End = { readonly code: number | null } | "broken";
 
 export function TerminalPanel({ user, thread }: { readonly user: string; readonly thread: string }) {
-  const { lease, error, lost, again } = useLease(user, thread, "dashboard terminal");
-  if (error !== null) return <ErrorNotice error={error} retry={again} />;
-  if (lost !== null)
-    return (
-      <Notice kind="bad">
-        {texts.thread.lost(short(lost))}
-        <button type="button" onClick={again}>
-          {texts.thread.reopen}
-        </button>
-      </Notice>
-    );
-  if (lease === null) return <p className="empty">{t.opening}</p>;
-  return <Terminals sandbox={lease.sandbox} thread={thread} />;
+  return (
+    <Leased user={user} thread={thread} purpose="dashboard terminal" opening={t.opening}>
+      {({ sandbox }) => <Terminals sandbox={sandbox} thread={thread} />}
+    </Leased>
+  );
 }
 
 /** A new terminal where there is none. Where some are open, the user chooses: a shell outlives the page that began it. */
