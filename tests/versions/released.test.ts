@@ -126,6 +126,11 @@ async function runCalls({ calls }: Version, settings: object): Promise<Readonly<
 /** Calls that no released gateway knows, and what it answers to them. */
 const SINCE_RELEASED = {
   resetHome: "route_not_found",
+  pool: "route_not_found",
+  "timeline.read": "route_not_found",
+  "timeline.follow": "route_not_found",
+  "timeline.export": "route_not_found",
+  "timeline.usage": "route_not_found",
   "checkpoints.list": "route_not_found",
   "checkpoints.take": "route_not_found",
   "checkpoints.diff": "route_not_found",

@@ -6,6 +6,7 @@
 
 import { assembleFleet } from "../../../packages/fleet/src/assemble-fleet.ts";
 import type { Attachment, Backend, Target } from "../../../packages/fleet/src/backend/backend.ts";
+import { MemoryTimelines } from "../../../packages/fleet/src/backend/memory-timelines.ts";
 import { createMemoryBackend } from "../../../packages/fleet/src/backends/memory/backend.ts";
 import { MemoryEngine } from "../../../packages/fleet/src/backends/memory/engine.ts";
 import { resolveSettings } from "../../../packages/fleet/src/config/resolve-settings.ts";
@@ -20,7 +21,8 @@ const world = systemWorld();
 const settings = resolveSettings({ home, backend: "memory", store: { type: "memory" } }, {});
 const backend = createMemoryBackend({ fleetId: settings.fleetId, engine: new MemoryEngine({ world }), world });
 const store = new MemoryStore(newMemoryTables(world));
-const fleet = await assembleFleet({ settings, world, store, backend: withDaemon(backend) });
+const timelines = new MemoryTimelines(world);
+const fleet = await assembleFleet({ settings, world, store, backend: withDaemon(backend), timelines });
 const gateway = await startGateway({ fleet, home, world, settings: { port: 0 } });
 console.log(JSON.stringify({ url: gateway.url, key: await readOperatorKey(home) }));
 for await (const _ of process.stdin);
